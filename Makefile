@@ -3,7 +3,7 @@
 ARGS ?=
 PROVIDER ?= docker
 
-.PHONY: setup run check test compiled test-compiled test-frames oracle test-oracle test-campaign test-hosts vagrant-test lint lock clean
+.PHONY: setup run check coverage test test-busy compiled test-compiled test-frames oracle test-oracle test-campaign test-hosts test-wild vagrant-test lint lock clean
 
 setup:
 	@scripts/setup
@@ -11,22 +11,34 @@ setup:
 run: setup
 	@.venv/bin/kraftwreck run $(ARGS)
 
+# More workers than cores: tests with hosts, Spark or a browser wait while others compute.
+WORKERS ?= 6
 test:
 	@scripts/setup --test
 	@$(MAKE) --no-print-directory lint
-	.venv/bin/pytest -n 2 --dist loadgroup $(ARGS)
+	.venv/bin/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+# The same beside LOAD busy loops: no result may depend on the speed of the machine.
+LOAD ?= 30
+test-busy:
+	@scripts/setup --test
+	.venv/bin/python -m tests.busy $(LOAD) .venv/bin/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 # Before a commit, in a minute: lint, types, and the tests next to what changed since BASE that need
 # no cluster, Spark, browser or whole runs.
 BASE ?= HEAD
+FAST = not (cluster or spark or browser or slow or oracle or campaign or vagrant or compiled)
 check: lint
-	@.venv/bin/python -m tests.changed $(BASE) | xargs .venv/bin/pytest -q -n 2 --dist loadgroup \
-		-m "not (cluster or spark or browser or slow or oracle or campaign or vagrant or compiled)" $(ARGS)
+	@.venv/bin/python -m tests.changed $(BASE) | xargs .venv/bin/pytest -q -n 2 --dist loadgroup -m "$(FAST)" $(ARGS)
+
+# Branch coverage by folder of the tests without a marker, into bench/results/coverage.md.
+coverage: setup
+	.venv/bin/python -m bench.branch_coverage -q -n 2 --dist loadgroup -m "$(FAST)" $(ARGS)
 
 # Modules for `kraftwreck sim --compiled`, into build/compiled: minutes, once for these sources.
 compiled:
 	@scripts/setup --compile
-	@.venv/bin/python -m kraftwreck.cli.compiled_tree
+	@.venv/bin/python -m kraftwreck.harness.compiled.tree
 
 test-compiled: compiled
 	.venv/bin/pytest -m compiled -n 0 $(ARGS)
@@ -54,6 +66,13 @@ test-campaign: setup
 STORE ?= build/hosts-matrix
 test-hosts: setup
 	.venv/bin/python -m bench.hosts_matrix $(STORE) $(ARGS)
+
+# Known bugs of real systems, and the versions or settings without them, into docs/wild.md: hours. Runs
+# that are in WILD already are not repeated. ARGS="--runs 2" makes at most two of each test.
+WILD ?= build/wild
+test-wild: setup
+	@.venv/bin/python -m bench.wild $(WILD) $(ARGS); code=$$?; \
+		.venv/bin/python -m bench.wild $(WILD) --page > docs/wild.md; exit $$code
 
 # Vagrant for real, from up to destroy, with a box made of Debian's packages: containers (docker,
 # lxc), or, for a quarter of an hour and more, emulated machines with kernels of their own (libvirt).

@@ -30,9 +30,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
-from kraftwreck.nemesis.registry import families, needs_brokers
+from kraftwreck.harness.capabilities import MEMBERSHIP
+from kraftwreck.nemesis.registry import families
 from kraftwreck.nodes.draw import draw_below
 from kraftwreck.workloads.registry import workloads
 
@@ -43,6 +44,15 @@ _SECONDS = (*(20,) * 14, *(60,) * 5, 300)
 """Most runs are short."""
 LIMIT_S = 900.0
 """Timeout of a run."""
+
+
+class Test(Protocol):
+    """A dataclass that names one run."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def arguments(self, cluster: str) -> list[str]:
+        """Return the words that follow ``kraftwreck``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +95,9 @@ SLICE = (
 def possible(family: str, quorum: str, nodes: str) -> bool:
     """Return whether ``family`` works with this quorum and these brokers."""
     known = families()[family]
-    if known.action == "members" and quorum != DYNAMIC:
+    if MEMBERSHIP in known.needs and quorum != DYNAMIC:
         return False
-    return nodes == BROKERS or not all(needs_brokers(s) for s in known.shapes.values())
+    return nodes == BROKERS or not all(shape.role for shape in known.shapes.values())
 
 
 def cell(number: int) -> Cell:
@@ -103,15 +113,15 @@ def cell(number: int) -> Cell:
     quorum = one((STATIC, DYNAMIC), "quorum")
     nodes = one((WITHOUT, BROKERS, COMBINED), "nodes")
     if faults in families():
-        if families()[faults].action == "members":
+        if MEMBERSHIP in families()[faults].needs:
             quorum = DYNAMIC
         if not possible(faults, quorum, nodes):
             nodes = BROKERS
     return Cell(workload, faults, one(_SECONDS, "seconds"), quorum, nodes, 1000 + number)
 
 
-def run(number: int, each: Cell, cluster: str, store: Path) -> dict[str, Any]:
-    """Run one cell; return its record."""
+def run(number: int, each: Test, cluster: str, store: Path) -> dict[str, Any]:
+    """Run one test on hosts; return its record."""
     arguments = each.arguments(cluster)
     command = [str(Path(sys.executable).with_name("kraftwreck")), *arguments]
     command += ["--store", str(store), "--no-tables", "--json"]

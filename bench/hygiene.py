@@ -44,6 +44,7 @@ from kraftwreck.harness.clusters.hosts import load_inventory
 from kraftwreck.harness.remote.session import Remote
 from kraftwreck.nemesis import generator
 from kraftwreck.nemesis.registry import families
+from kraftwreck.nemesis.scope import Scope
 from kraftwreck.nodes.draw import draw_below
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -216,7 +217,7 @@ def plan(number: int, plain: bool) -> dict[str, Any]:
 def seed_of(names: Sequence[str], seconds: float, number: int) -> int:
     """Return the first seed, from a drawn one on, with which every family strikes early."""
     for seed in count(draw_below(1 << 24, number, "seed")):
-        faults = generator.plan(names, seed, seconds, NODES, brokers=BROKERS)
+        faults = generator.plan(names, seed, seconds, Scope.of("kraft", NODES, BROKERS))
         soon = {fault.kind for fault in faults if fault.at <= SOON_S * 1e9}
         if soon == set(names):
             return seed

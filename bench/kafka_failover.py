@@ -34,10 +34,10 @@ from bench.kafka_quorums import (
     register_brokers,
     wait_until_replicated,
 )
-from kraftwreck.harness.kafka_client import KafkaClient
 from kraftwreck.nodes.protocol.errors import NONE
 from kraftwreck.oracle.controller import HOST
 from kraftwreck.oracle.quorum import KAFKA, OURS, Quorum
+from kraftwreck.systems.kraft.client import KafkaClient
 
 POLL_S: Final = 0.005
 CALL_MS: Final = 20_000
@@ -79,7 +79,7 @@ class Writer:
         resource = {"resource_type": 2, "resource_name": TOPIC, "configs": [change]}
         body = {"resources": [resource]}
         answer = self._client.call("IncrementalAlterConfigs", 1, body, CALL_MS)
-        return answer.status == "ok" and answer.body["responses"][0]["error_code"] == NONE
+        return answer.status == "ok" and answer.response["responses"][0]["error_code"] == NONE
 
 
 def failover(quorum: Quorum) -> float:

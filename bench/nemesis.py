@@ -19,8 +19,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from kraftwreck.cli.campaign import EVERYTHING
-from kraftwreck.cli.hunt import Hunted, hunt
+from kraftwreck.campaigns.campaign import EVERYTHING
+from kraftwreck.campaigns.hunt import Hunted, hunt
 from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.options import Style
 from kraftwreck.harness.patched_nodes import environment, patched_tree

@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 import click
 
-from kraftwreck.cli.campaign import Campaign, run_seed
+from kraftwreck.campaigns.campaign import Campaign, run_seed
 from kraftwreck.nodes.consensus.effects import (
     ApiRequest,
     Effect,

@@ -23,9 +23,10 @@ from multiprocessing import get_context
 
 import click
 
-from kraftwreck.cli import compiled_tree
-from kraftwreck.cli.campaign import ALL, BY_SEED, Campaign, Tested, judge, make_injector, run_seed
-from kraftwreck.harness.simulated.run import simulate
+from kraftwreck.campaigns.campaign import ALL, BY_SEED, Campaign, Tested, judge, run_seed
+from kraftwreck.harness.compiled import tree as compiled_tree
+from kraftwreck.nemesis.inject import Injector
+from kraftwreck.systems.kraft.simulated.run import simulate
 from kraftwreck.workloads.registry import find, workloads
 
 LENGTHS_S = (30.0, 60.0, 300.0, 1200.0)
@@ -158,7 +159,7 @@ def _flat_row(campaign: Campaign, seed: int) -> None:
     options, knobs, faults = campaign.options(seed), campaign.knobs(seed), campaign.schedule(seed)
     workload = find(options.workload)
     begun = time.process_time()
-    result = simulate(options, workload, faults, make_injector, knobs=knobs)
+    result = simulate(options, workload, faults, Injector, knobs=knobs)
     simulated = time.process_time()
     judge(result, workload)
     judged = time.process_time()

@@ -26,10 +26,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.capabilities import PROCESSES
 from kraftwreck.harness.clusters.netns import NetnsCluster
-from kraftwreck.harness.kafka_client import KafkaClient
 from kraftwreck.harness.options import RunOptions
-from kraftwreck.systems.kraft import METADATA_VERSION, SYSTEM
+from kraftwreck.systems.kraft.client import KafkaClient
+from kraftwreck.systems.kraft.system import METADATA_VERSION, SYSTEM
 
 _READY_S = 60.0
 _ASK_MS = 700
@@ -46,7 +47,7 @@ def wait_until_serving(client: KafkaClient) -> None:
     deadline = time.monotonic() + _READY_S
     while time.monotonic() < deadline:
         answer = client.call("Metadata", METADATA_VERSION, _LEADER, _ASK_MS)
-        if answer.status == "ok" and answer.body["controller_id"] >= 0:
+        if answer.status == "ok" and answer.response["controller_id"] >= 0:
             return
         time.sleep(0.002)
     raise TimeoutError("the node does not serve")
@@ -72,9 +73,9 @@ def start(seed: int) -> dict[str, float]:
             follower = next(host for host in hosts if host.name != leader)
             client = KafkaClient(follower.ip, 9093, "bench")
             for step in ("first", "serving"):
-                deployed.env.kill(follower.name)
+                deployed.env[PROCESSES].kill(follower.name)
                 began = time.monotonic()
-                deployed.env.start(follower.name)
+                deployed.env[PROCESSES].start(follower.name)
                 wait_until_serving(client)
                 taken[step] = time.monotonic() - began
             client.close()

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from importlib.metadata import entry_points
 
-from kraftwreck.checkers import (
-    committed,
-    conformance,
-    epochs,
-    invariants,
-    partitions,
-    recovery,
-    stats,
-    strength,
-)
+from kraftwreck.checkers import drained, modelled, stats, strength
 from kraftwreck.checkers.linearizability import keyed as linearizable
 from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.histories.plugins import plugins
 from kraftwreck.histories.verdict import CheckerResult, Verdict
 
 Checker = Callable[[RunData], CheckerResult]
@@ -25,41 +16,55 @@ Checker = Callable[[RunData], CheckerResult]
 
 CHECKERS: dict[str, Checker] = {
     "stats": stats.check,
-    "epochs": epochs.check,
-    "committed": committed.check,
     "linearizable": linearizable.check,
-    "partitions": partitions.check,
-    "invariants": invariants.check,
-    "conformance": conformance.check,
-    "recovery": recovery.check,
+    "drained": drained.check,
     strength.NAME: strength.check,
 }
+"""The checkers for any system; packages, ours of a system too, offer more as entry points."""
+
+_COMPARE_NODES: set[Checker] = set()
+_REPEAT_OTHERS: set[Checker] = set()
 
 
-BY_ALL_NODES = ("invariants", "conformance", "recovery")
-"""Checkers that compare the reports of different nodes."""
+def compares_nodes(checker: Checker) -> Checker:
+    """Mark a checker that compares the records of different nodes: without those of one node it
+    proves nothing."""
+    _COMPARE_NODES.add(checker)
+    return checker
+
+
+def repeats_others(checker: Checker) -> Checker:
+    """Mark a checker whose anomalies are dropped where another one reports them in equal words."""
+    _REPEAT_OTHERS.add(checker)
+    return checker
+
+
+GROUP = "kraftwreck.checkers"
 
 
 def find(name: str) -> Checker:
     """Return a built-in checker, or one that a package offers as ``kraftwreck.checkers``.
 
-    Raises :class:`KeyError` with the names there are.
+    ``model/NAME`` is any model of the catalogue (:mod:`checkers.modelled`). Raises
+    :class:`KeyError` with the names there are.
     """
     if name in CHECKERS:
         return CHECKERS[name]
-    offered = entry_points(group="kraftwreck.checkers")
-    for entry in offered:
-        if entry.name == name:
-            checker: Checker = entry.load()
-            return checker
-    names = sorted({*CHECKERS, *(entry.name for entry in offered)})
+    if name.startswith(modelled.PREFIX):
+        return modelled.parse(name)
+    offered = plugins(GROUP)
+    if name in offered.found:
+        checker: Checker = offered.found[name]
+        return checker
+    if name in offered.broken:
+        raise KeyError(offered.broken[name])
+    names = sorted({*CHECKERS, *offered.found})
     raise KeyError(f"no checker {name!r}; there are {', '.join(names)}")
 
 
 def abouts() -> dict[str, str]:
     """Return every checker's name and what it checks: the first sentence of its module."""
-    offered = {entry.name: find(entry.name) for entry in entry_points(group="kraftwreck.checkers")}
-    return {name: _about(checker) for name, checker in {**CHECKERS, **offered}.items()}
+    return {name: _about(find(name)) for name in (*CHECKERS, *plugins(GROUP).found)}
 
 
 def _about(checker: Checker) -> str:
@@ -73,7 +78,7 @@ def check(run: RunData, names: Iterable[str]) -> Verdict:
     """Run the checkers called ``names`` over ``run`` and merge their verdicts.
 
     A checker that raises, and an unknown name, is ``unknown`` with the error's text, and
-    hides no other checker's verdict. So is one of :data:`BY_ALL_NODES` that finds
+    hides no other checker's verdict. So is one that :func:`compares_nodes` and finds
     anything while the records of a node are missing (``uncollected`` in ``test.json``).
     """
     results: dict[str, CheckerResult] = {}
@@ -84,8 +89,9 @@ def check(run: RunData, names: Iterable[str]) -> Verdict:
             text = str(error.args[0]) if isinstance(error, KeyError) else str(error)
             results[name] = CheckerResult(valid="unknown", error=f"{type(error).__name__}: {text}")
     if missing := run.test.get("uncollected"):
-        for name in set(BY_ALL_NODES) & set(results):
-            _doubt(results[name], ", ".join(missing))
+        for name in results:
+            if _is(name, _COMPARE_NODES):
+                _doubt(results[name], ", ".join(missing))
     _tell_once(results)
     return Verdict.of(results)
 
@@ -97,21 +103,28 @@ def _doubt(result: CheckerResult, missing: str) -> None:
         result.error = f"no proof without the records of {missing}, which could not be collected"
 
 
-def _tell_once(results: dict[str, CheckerResult]) -> None:
-    """Remove the anomalies of ``invariants`` that another checker reports in the same words.
+def _is(name: str, marked: set[Checker]) -> bool:
+    try:
+        return find(name) in marked
+    except Exception:
+        return False  # Its verdict says so already.
 
-    Its verdict and its table of ids do not change.
+
+def _tell_once(results: dict[str, CheckerResult]) -> None:
+    """Remove the anomalies of checkers that :func:`repeats_others` which others report, too.
+
+    Their verdicts and their tables of ids do not change.
     """
-    listed = results.get("invariants")
-    if listed is None or not listed.anomalies:
-        return
-    told = {
-        (anomaly.type, anomaly.explanation)
-        for name, result in results.items()
-        if name != "invariants"
-        for anomaly in result.anomalies
-    }
-    own = [a for a in listed.anomalies if (a.type, a.explanation) not in told]
-    if len(own) < len(listed.anomalies):
-        listed.stats["told_by_other_checkers"] = len(listed.anomalies) - len(own)
-        listed.anomalies = own
+    for listing, listed in results.items():
+        if not listed.anomalies or not _is(listing, _REPEAT_OTHERS):
+            continue
+        told = {
+            (anomaly.type, anomaly.explanation)
+            for name, result in results.items()
+            if name != listing
+            for anomaly in result.anomalies
+        }
+        own = [a for a in listed.anomalies if (a.type, a.explanation) not in told]
+        if len(own) < len(listed.anomalies):
+            listed.stats["told_by_other_checkers"] = len(listed.anomalies) - len(own)
+            listed.anomalies = own

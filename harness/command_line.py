@@ -12,12 +12,15 @@ def command_words(
     """Return the words after ``kraftwreck`` for command ``name``.
 
     ``options`` maps an option, such as ``--nodes``, to its value. None and False omit the option,
-    True writes it alone, a tuple becomes ``a,b`` (empty: ``none``), and a float becomes the
-    shortest text that reads back as the same number.
+    True writes it alone, a tuple becomes ``a,b`` (empty: ``none``), a list repeats the option, and
+    a float becomes the shortest text that reads back as the same number.
     """
     words: list[str] = []
     for option, value in (options or {}).items():
         if value is None or value is False:
+            continue
+        if isinstance(value, list):
+            words += [word for each in value for word in (option, _text(each))]
             continue
         words += [option] if value is True else [option, _text(value)]
     given = [str(argument) for argument in arguments]

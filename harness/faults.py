@@ -1,67 +1,57 @@
-"""The nemesis thread: carries out a schedule in real time and records what happened.
+"""When the faults of a schedule start and end: the pure part of the interpreter.
 
-A fault with a trigger is armed at its time. It starts when a node's live trace shows the awaited
-transition, or shortly afterwards if its draw says so (:mod:`harness.triggers`).
+A fault with a trigger is armed at its time. It starts when a node's trace shows the awaited
+transition, or shortly afterwards if its draw says so (:mod:`harness.triggers`). The governor
+decides about the faults of storms.
 """
 
 from __future__ import annotations
 
-import heapq
-import threading
-import time
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
 
-from kraftwreck.harness.governor import ARM, FALL_BACK, LOOK, START, STOP, Counts, Governor
-from kraftwreck.harness.run_errors import Trouble
+from kraftwreck.harness.commands import (
+    Command,
+    FaultDue,
+    Note,
+    Seen,
+    Strike,
+    Struck,
+    Undo,
+    Undone,
+    Wake,
+)
+from kraftwreck.harness.governor import (
+    ARM,
+    FALL_BACK,
+    LOOK,
+    START,
+    STOP,
+    Counts,
+    Governor,
+    Moment,
+)
 from kraftwreck.harness.triggers import Armed, aim, delay_us
 from kraftwreck.histories.fault import Fault, FaultEvent
-from kraftwreck.histories.store import JsonLines, StoreError
 from kraftwreck.histories.trace import TraceEvent
-
-NEVER: Final = 1 << 62
-UNDOING: Final = 8
-"""How many faults may be ending at the same time."""
-
-
-class FaultInjector(Protocol):
-    """Carries out faults; ``nemesis.inject.Injector`` is one."""
-
-    @property
-    def active(self) -> list[str]: ...
-
-    @property
-    def out(self) -> Collection[str]: ...
-
-    def start(self, number: int, fault: Fault) -> FaultEvent: ...
-
-    def stop(self, number: int) -> FaultEvent: ...
-
-    def heal_all(self) -> list[FaultEvent]: ...
-
-    def troubles(self, event: FaultEvent) -> Sequence[Trouble]:
-        """Return the troubles in the ``error`` of this event; called once, right after it."""
-        ...
 
 
 @dataclass(slots=True)
 class _Shot:
     """A transition that a fault waited for: when (ns of the test) it happened and was seen."""
 
-    event: TraceEvent
+    transition: TraceEvent
     happened: int
     seen: int
     delay: int
 
-    def tell(self, struck: FaultEvent) -> None:
+    def add_to(self, struck: FaultEvent) -> None:
         """Add the transition and the delay to the recorded event of the fault."""
-        event = self.event
+        transition = self.transition
         struck.evidence["trigger"] = {
-            "transition": [event.node, event.incarnation, event.seq],
-            "kind": event.kind,
-            "epoch": event.epoch,
+            "transition": [transition.node, transition.incarnation, transition.seq],
+            "kind": transition.kind,
+            "epoch": transition.epoch,
             "at": self.happened,
             "seen_after_us": (self.seen - self.happened) // 1000,
             "delay_us": self.delay // 1000,
@@ -70,184 +60,154 @@ class _Shot:
         }
 
 
-class FaultThread:
-    """Fires ``schedule`` by ``clock`` (ns since the start of the test) until stopped.
+class Faults:
+    """Fires ``schedule``; no fault starts or continues after ``until`` (ns).
 
-    ``nodes`` are the names of all nodes, in order of node id. ``counts`` returns the progress of
-    the clients, for the governor of storms.
+    ``nodes`` are the names of all nodes, in order of node id. ``out`` returns the nodes that faults
+    keep down or paused, ``counts`` the progress of the clients.
     """
 
     def __init__(
         self,
         schedule: Sequence[Fault],
-        injector: FaultInjector,
-        lines: JsonLines,
-        clock: Callable[[], int],
-        nodes: Sequence[str] = (),
-        counts: Callable[[], Counts] = lambda: Counts(0, 0),
+        nodes: Sequence[str],
+        out: Callable[[], Collection[str]],
+        counts: Callable[[], Counts],
+        until: int | None = None,
     ) -> None:
-        self.injector = injector
-        self._lines = lines
-        self._clock = clock
         self._schedule = list(schedule)
         self._nodes = tuple(nodes)
-        self._changed = threading.Condition()
-        self._stopped = False
-        self._moments: list[tuple[int, int, int]] = []
-        self._armed: list[Armed] = []
-        self._shots: dict[int, _Shot] = {}
-        self._thread = threading.Thread(target=self._work, name="nemesis", daemon=True)
-        self._undoing = ThreadPoolExecutor(UNDOING, thread_name_prefix="nemesis")
-        self._pending: set[Future[None]] = set()
-        self._recording = threading.Lock()
-        self.errors: list[Trouble] = []
-        """Failed injections and failed healing."""
-        self.failure: Exception | None = None
-        """Set when faults can no longer be recorded; the run must end."""
         self._counts = counts
+        self._until = until
+        self._healed = False
         self._in_force: set[int] = set()
-        self._governor = Governor(self._schedule, self._nodes, lambda: injector.out)
-        for number, fault in enumerate(schedule):
-            if fault.storm is None:
-                self._plan(fault.at, START if fault.trigger is None else ARM, number)
-        if self._governor.governs:
-            self._plan(0, LOOK, 0)
+        self._ending: set[int] = set()
+        self._armed: dict[str, list[Armed]] = {}  # by the kind of the awaited trace event
+        self._shots: dict[int, _Shot] = {}
+        self._governor = Governor(self._schedule, self._nodes, out)
+        self._governs = self._governor.governs
 
     @property
     def needs_traces(self) -> bool:
-        """Whether a fault starts only if :meth:`see` is called; those of storms fall back."""
+        """Whether a fault starts only if a transition is seen; those of storms fall back."""
         return any(fault.trigger is not None and fault.storm is None for fault in self._schedule)
 
     @property
     def waiting(self) -> int:
         """The number of armed faults that wait for their transitions."""
-        return len(self._armed) + self._governor.armed
+        return sum(map(len, self._armed.values())) + self._governor.armed
 
-    def start(self) -> None:
-        """Start firing."""
-        self._thread.start()
+    def awaits(self, kind: str) -> bool:
+        """Whether transitions of this kind matter now."""
+        return self._governs or bool(self._armed.get(kind))
 
-    def see(self, event: TraceEvent, happened: int) -> None:
-        """Process a transition that was traced at ``happened`` (ns of the test).
+    def begin(self) -> list[Command]:
+        """Plan the faults that have a time, and the first storm."""
+        commands: list[Command] = []
+        for number, fault in enumerate(self._schedule):
+            at = fault.at // 1000 * 1000
+            if fault.storm is None and not self._is_late(at):
+                action = START if fault.trigger is None else ARM
+                commands.append(Wake(at, FaultDue(action, number), f"fault {number}"))
+        if self._governs:
+            commands += self._moments([(0, LOOK, 0)])
+        return commands
 
-        It may be called from any thread, and is cheap when no fault is armed and no storm is left.
-        """
-        with self._changed:
-            if self._stopped:
-                return
-            if self._governor.governs:
-                governed = self._governor.see(event)
-                if governed is not None:
-                    self._fire(governed, event, happened)
-            for armed in [armed for armed in self._armed if armed.sees(event)]:
-                self._armed.remove(armed)
-                self._fire(armed, event, happened)
+    def _is_late(self, now: int) -> bool:
+        return self._until is not None and now >= self._until
 
-    def _fire(self, armed: Armed, event: TraceEvent, happened: int) -> None:
-        fault = aim(armed.fault, event, self._nodes)
-        delay = delay_us(fault) * 1000
-        self._schedule[armed.number] = fault
-        self._shots[armed.number] = _Shot(event, happened, self._clock(), delay)
-        self._plan(happened + delay, START, armed.number)
-        self._changed.notify()
+    def _moments(self, moments: Iterable[Moment]) -> list[Command]:
+        return [
+            Wake(at, FaultDue(action, number), f"storm {action} {number}")
+            for at, action, number in moments
+        ]
 
-    def heal(self, wait_s: float = 30.0) -> None:
-        """Stop firing, wait for pending operations, and undo every fault.
-
-        Errors are recorded, never raised. The faults are undone even if they cannot be recorded.
-        """
-        with self._changed:
-            self._stopped = True
-            self._armed.clear()
-            self._changed.notify()
-        deadline = time.monotonic() + wait_s
-        if self._thread.is_alive():
-            self._thread.join(wait_s)
-        wait(self._pending, max(0.0, deadline - time.monotonic()))
-        self._undoing.shutdown(wait=False, cancel_futures=True)
-        for event in self.injector.heal_all():
-            self._record(event)
-
-    def _plan(self, at: int, what: int, number: int) -> None:
-        heapq.heappush(self._moments, (at, what, number))
-
-    def _next(self) -> tuple[int, int] | None:
-        """Wait for the next due moment; return None if there will be none."""
-        with self._changed:
-            while not self._stopped:
-                at = self._moments[0][0] if self._moments else NEVER
-                left = at - self._clock()
-                if left <= 0:
-                    _, what, number = heapq.heappop(self._moments)
-                    return what, number
-                if at == NEVER and not self._armed:
-                    return None
-                self._changed.wait(None if at == NEVER else left / 1e9)
-            return None
-
-    def _work(self) -> None:
-        while (due := self._next()) is not None:
-            what, number = due
-            if what == ARM:
-                self._arm(number)
-            elif what == LOOK:
-                self._look()
-            elif what == START or (what == FALL_BACK and self._fell_back(number)):
-                self._record(self._begin(number))
-            elif what == STOP:
-                # A node may take seconds to start; transitions must not wait for it.
-                self._pending.add(self._undoing.submit(self._end, number))
-
-    def _arm(self, number: int) -> None:
-        fault = self._schedule[number]
-        with self._changed:
-            if fault.storm is None:
-                self._armed.append(Armed(number, fault))
-            else:
-                self._governor.arm(number)
-
-    def _look(self) -> None:
-        counts = self._counts()
-        with self._changed:
+    def due(self, now: int, alarm: FaultDue) -> list[Command]:
+        """Carry out what is due."""
+        action, number = alarm.action, alarm.number
+        if self._healed:
+            return []
+        if action == STOP:
+            if number not in self._in_force or number in self._ending:
+                return []
+            self._ending.add(number)
+            return [Undo(number)]
+        if self._is_late(now):
+            return []
+        if action == LOOK:
             busy = bool(self._in_force)
-            for moment in self._governor.look(self._clock(), counts, busy=busy):
-                self._plan(*moment)
-
-    def _fell_back(self, number: int) -> bool:
-        """Return whether a fault still has to start, without its transition."""
-        with self._changed:
+            return self._moments(self._governor.look(now, self._counts(), busy=busy))
+        if action == ARM:
+            self._arm(number)
+        elif action == START:
+            return self._strike(number)
+        elif action == FALL_BACK:
             fault = self._governor.fall_back(number)
             if fault is not None:
                 self._schedule[number] = fault
-            return fault is not None
+                return self._strike(number)
+        return []
 
-    def _end(self, number: int) -> None:
-        self._record(self.injector.stop(number))
-        with self._changed:
-            self._in_force.discard(number)
-
-    def _begin(self, number: int) -> FaultEvent:
+    def _arm(self, number: int) -> None:
         fault = self._schedule[number]
-        with self._changed:
-            self._in_force.add(number)
-        event = self.injector.start(number, fault)
+        if fault.storm is not None:
+            self._governor.arm(number)
+            return
+        armed = Armed(number, fault)
+        self._armed.setdefault(armed.kind, []).append(armed)
+
+    def _strike(self, number: int) -> list[Command]:
+        self._in_force.add(number)
+        return [Strike(number, self._schedule[number])]
+
+    def see(self, event: Seen) -> list[Command]:
+        """Process a transition; cheap when no fault waits for its kind and no storm is left."""
+        commands: list[Command] = []
+        if self._healed:
+            return commands
+        transition = event.transition
+        waiting = self._armed.get(transition.kind)
+        if waiting:
+            for armed in [armed for armed in waiting if armed.sees(transition)]:
+                waiting.remove(armed)
+                commands.append(self._fire(armed, event))
+        if self._governs:
+            governed = self._governor.see(transition)
+            if governed is not None:
+                commands.append(self._fire(governed, event))
+        return commands
+
+    def _fire(self, armed: Armed, event: Seen) -> Command:
+        number, fault = armed.number, aim(armed.fault, event.transition, self._nodes)
+        delay = delay_us(fault) * 1000
+        self._schedule[number] = fault
+        self._shots[number] = _Shot(event.transition, event.happened, event.now, delay)
+        fact = f"fault {number} {fault.trigger}"
+        return Wake(event.happened + delay, FaultDue(START, number), fact)
+
+    def struck(self, event: Struck) -> list[Command]:
+        """Record the start of a fault and plan its end: its duration counts from its effect."""
+        number, done = event.number, event.event
+        fault = self._schedule[number]
         shot = self._shots.pop(number, None)
         if fault.trigger is not None:
-            event.detail["trigger"] = fault.trigger
+            done.detail["trigger"] = fault.trigger
         if shot is not None:
-            shot.tell(event)
-        with self._changed:
-            event.detail |= self._governor.detail_of(fault)
-            # The duration counts from when the fault took effect.
-            self._plan(self._governor.end(fault, event.done), STOP, number)
-        return event
+            shot.add_to(done)
+        done.detail |= self._governor.detail_of(fault)
+        end = self._governor.end(fault, done.done) // 1000 * 1000
+        if self._until is not None:
+            end = min(end, self._until)
+        return [Note(done), Wake(end, FaultDue(STOP, number), f"fault {number} over")]
 
-    def _record(self, event: FaultEvent) -> None:
-        with self._recording:
-            if event.error is not None:
-                text = f"{event.kind} {event.phase}: {event.error}"
-                self.errors.append(Trouble.together(self.injector.troubles(event), text))
-            try:
-                self._lines.write(event)
-            except StoreError as error:
-                self.failure = self.failure or error
+    def undone(self, event: Undone) -> list[Command]:
+        """Record the end of a fault."""
+        self._in_force.discard(event.number)
+        self._ending.discard(event.number)
+        return [Note(event.event)]
+
+    def heal(self) -> list[Command]:
+        """Start and end no fault from now on; the driver undoes all of them."""
+        self._healed = True
+        self._armed.clear()
+        return []

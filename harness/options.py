@@ -60,6 +60,7 @@ class RunOptions:
     - ``style``: how faults follow each other (:data:`Style`); ``interval_s``: approximate seconds
       between them (None: the style's default)
     - ``governed``: faults of the style ``swarm`` come in storms, too
+    - ``system_options``: the system's own options, each as ``NAME=VALUE``
     """
 
     system: str = "kraft"
@@ -71,7 +72,7 @@ class RunOptions:
     brokers: Annotated[int, Meta(ge=0, le=MOST_NODES)] = 0
     combined: bool = False
     quorum: str = STATIC
-    snapshots: bool = False
+    snapshots: bool = True
     seed: Annotated[int, Meta(ge=0, le=MOST_SEED)] = 0
     rate: Annotated[float, Meta(gt=0, le=MOST_RATE)] = 20.0
     concurrency: Annotated[int, Meta(ge=1, le=MOST_CLIENTS)] = 5
@@ -85,10 +86,13 @@ class RunOptions:
     style: Style = "storms"
     interval_s: Annotated[float, Meta(ge=0.5, le=LONGEST_S)] | None = None
     governed: bool = True
+    system_options: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """The test's name, which is the folder of all runs of this system and workload."""
+        if ":" in self.system:  # MODULE:NAME, which is also the name of its workload
+            return self.system.replace(":", "-")
         return f"{self.system}-{self.workload}"
 
     @property
@@ -112,6 +116,7 @@ class RunOptions:
         plain = asdict(self)
         plain["faults"] = list(self.faults)
         plain["lacking"] = list(self.lacking)
+        plain["system_options"] = list(self.system_options)
         plain["patch"] = None if self.patch is None else str(self.patch)
         plain["other"] = None if self.other is None else str(self.other)
         plain["store"] = str(self.store)
@@ -129,7 +134,7 @@ def run_options(options: RunOptions) -> dict[str, object]:
         "--brokers": options.brokers or None,
         "--combined": options.combined,
         "--quorum": options.quorum if options.quorum != STATIC else None,
-        "--snapshots": options.snapshots,
+        "--no-snapshots": not options.snapshots,
         "--seed": options.seed,
         "--rate": options.rate,
         "--concurrency": options.concurrency,
@@ -139,6 +144,7 @@ def run_options(options: RunOptions) -> dict[str, object]:
         "--style": options.style if options.style != "storms" else None,
         "--interval": options.interval_s,
         "--floor": options.floor,
+        "--option": list(options.system_options),
         "--no-tables": not options.tables,
         "--store": options.store,
     }

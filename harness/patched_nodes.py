@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from kraftwreck.harness.archive import IMPORT_ROOT, PACKAGE, PROJECT_TREE
-from kraftwreck.harness.options import OptionError
+from kraftwreck.harness.options import OptionError, RunOptions
 
 MUTANTS = PACKAGE / "mutants"
 OVERLAY = """from pkgutil import extend_path
@@ -30,6 +30,24 @@ def patch_of(mutant: str) -> Path:
     if mutant not in known:
         raise OptionError(f"unknown mutant {mutant!r}; known mutants: {', '.join(known) or 'none'}")
     return MUTANTS / f"{mutant}.patch"
+
+
+def chosen_patch(options: RunOptions) -> Path | None:
+    """Return the patch of the run's planted bug, None for unpatched node code.
+
+    Raises :class:`OptionError` for an unknown mutant.
+    """
+    return options.patch if options.mutant is None else patch_of(options.mutant)
+
+
+@contextmanager
+def tested_tree(patch: Path | None) -> Iterator[Path]:
+    """Yield the node code to test: the project's, or a copy with ``patch`` applied."""
+    if patch is None:
+        yield PROJECT_TREE
+    else:
+        with patched_tree(patch) as tree:
+            yield tree
 
 
 @contextmanager

@@ -22,19 +22,26 @@ from typing import Any
 import msgspec
 
 from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.capabilities import Environment
 from kraftwreck.harness.clusters.cluster import Cluster, ClusterUnavailable, Host, Machines
-from kraftwreck.harness.environment import Environment
-from kraftwreck.harness.faults import FaultInjector, FaultThread
-from kraftwreck.harness.final_reads import final_operations
-from kraftwreck.harness.interpreter import Client, Interpreter
+from kraftwreck.harness.interpreter import Interpreter
 from kraftwreck.harness.interrupts import Interrupted, Interrupts
+from kraftwreck.harness.operations import Operations
 from kraftwreck.harness.options import BROKER, RunOptions, repeat_command
 from kraftwreck.harness.patience import PATIENCE
-from kraftwreck.harness.recorder import Recorder
 from kraftwreck.harness.remote.session import RemoteError
 from kraftwreck.harness.run_errors import Trouble, merge
-from kraftwreck.harness.system import Deployed, Disturbed, Followed, Housed, Preparing, System
-from kraftwreck.harness.workload import ClientState, Workload, floor, owed
+from kraftwreck.harness.system import (
+    Deployed,
+    Disturbed,
+    Followed,
+    Housed,
+    Preparing,
+    Remarkable,
+    System,
+)
+from kraftwreck.harness.threads import FaultInjector, Threads
+from kraftwreck.harness.workload import ClientSetting, Load, Workload, floor, owed
 from kraftwreck.histories.exit_codes import FAILED
 from kraftwreck.histories.fault import Fault
 from kraftwreck.histories.reading import convert_run
@@ -47,6 +54,8 @@ READY_S = 30.0 * PATIENCE
 """How long a healed cluster may take to serve clients."""
 CLIENT_WAIT_S = 10.0 * PATIENCE
 """How long open operations may take after the last one began."""
+OPERATION_LIMIT_S = 60.0 * PATIENCE
+"""How long one attempt of an operation may take before its client counts as hanging."""
 PROGRESS_S = 1.0
 
 InjectorFactory = Callable[[Environment, Callable[[], int]], FaultInjector]
@@ -85,8 +94,10 @@ class TestRun:
         say: Callable[[str], None],
         tree: Path = PROJECT_TREE,
         began: Callable[[Path], None] = lambda folder: None,
+        collected: Callable[[Path], None] = lambda folder: None,
     ) -> None:
-        """``say`` prints a line for people; ``began`` is called with the folder once it exists.
+        """``say`` prints a line for people. ``began`` is called with the folder when clients are
+        about to begin, ``collected`` when it has the recordings of all nodes; it is renamed later.
 
         ``tree`` is the node code to deploy. Raises
         :class:`~histories.store.StoreError` when the store cannot be written.
@@ -99,6 +110,7 @@ class TestRun:
         self._cluster = cluster
         self._say = say
         self._tree = tree
+        self._began, self._collected = began, collected
         self._folder = RunFolder(options.store, options.name, options.seed)
         self._nodes = options.node_names
         self._controllers = options.controller_names
@@ -107,16 +119,13 @@ class TestRun:
         self._failure = FAILED
         self._interrupts = Interrupts()
         self._deployed: Deployed | None = None
-        self._interpreter: Interpreter | None = None
-        self._faults: FaultThread | None = None
-        self._recorder: Recorder | None = None
+        self._driver: Threads | None = None
         self._lines = [
             JsonLines(self._folder.path / name) for name in ("history.jsonl", "faults.jsonl")
         ]
         self._start_ns = time.monotonic_ns()
         self._test = self._describe()
         self._folder.write_json("test.json", self._test)
-        began(self._folder.path)
 
     def go(self) -> Outcome:
         """Run the test; never raises errors of the run."""
@@ -163,6 +172,7 @@ class TestRun:
             self._deployed.use(self._cluster)
         leader = self._deployed.ready(SET_UP_S)
         self._say(f"{options.system} is ready after {time.monotonic() - begun:.1f} s: {leader}")
+        self._began(self._folder.path)
         offsets = self._deployed.clocks()
         self._start_ns = time.monotonic_ns()
         start_us = self._start_ns // 1000
@@ -185,52 +195,59 @@ class TestRun:
 
     def _run(self) -> None:
         """Run clients and faults until the time limit, an interrupt or a full disk."""
-        options, deployed = self._options, self._deployed
+        deployed = self._deployed
         assert deployed is not None
-        history, faults = self._lines
-        self._recorder = Recorder(history, self._clock)
-        self._interpreter = Interpreter(
-            self._workload,
-            self._recorder,
-            deployed.connect,
-            self._controllers,
-            seed=options.seed,
-            concurrency=options.concurrency,
-            rate=options.rate,
-            gateways=self._gateways(),
-        )
-        injector = self._make_injector(deployed.env, self._clock)
-        recorder = self._recorder
-        self._faults = FaultThread(
-            self._schedule, injector, faults, self._clock, self._nodes, lambda: recorder.progress
-        )
-        self._follow(deployed, self._faults)
+        self._driver = driver = self._make_driver(deployed)
+        self._follow(deployed, driver)
         watch = _Watch(deployed)
         watch.start()
-        self._interpreter.start()
-        self._faults.start()
+        driver.start()
         try:
-            self._wait(self._interpreter, self._faults, self._recorder, watch)
+            self._wait(driver, watch)
         finally:
             watch.stop()
 
-    def _follow(self, deployed: Deployed, faults: FaultThread) -> None:
+    def _make_driver(self, deployed: Deployed) -> Threads:
+        options, (history, faults) = self._options, self._lines
+        injector = self._make_injector(deployed.env, self._clock)
+        operations = Operations(
+            self._workload.generator(Load(options.concurrency, options.rate)),
+            seed=options.seed,
+            concurrency=options.concurrency,
+            limit=int(OPERATION_LIMIT_S * 1e9),
+        )
+        gateways = self._gateways()
+        return Threads(
+            Interpreter(operations, self._schedule, self._nodes, lambda: injector.out),
+            client_of=lambda thread: deployed.client(
+                self._workload, self._setting(thread, gateways)
+            ),
+            connect=deployed.connect,
+            concurrency=options.concurrency,
+            injector=injector,
+            history=history,
+            faults=faults,
+            clock=self._clock,
+        )
+
+    def _follow(self, deployed: Deployed, driver: Threads) -> None:
         """Pass the nodes' trace events to faults that wait for transitions."""
         if not self._schedule:
             return
         if isinstance(deployed, Followed):
-            deployed.follow(lambda event, us: faults.see(event, us * 1000 - self._start_ns))
-        elif faults.needs_traces:
+            deployed.follow(lambda event, us: driver.see(event, us * 1000 - self._start_ns))
+        elif driver.needs_traces:
             raise ValueError("faults wait for transitions, but this system has no traces")
+
+    def _setting(self, thread: int, gateways: Sequence[str]) -> ClientSetting:
+        return ClientSetting(thread, self._options.seed, self._controllers, gateways)
 
     def _gateways(self) -> tuple[str, ...]:
         """Return the brokers to which writes go: in half of the runs that have any."""
         brokers = self._nodes[self._options.nodes :]
         return brokers if draw_below(2, self._options.seed, "gateways") else ()
 
-    def _wait(
-        self, interpreter: Interpreter, faults: FaultThread, recorder: Recorder, watch: _Watch
-    ) -> None:
+    def _wait(self, driver: Threads, watch: _Watch) -> None:
         limit = self._options.time_limit_s
         shown = 0.0
         while (now := self._clock() / 1e9) < limit:
@@ -239,31 +256,30 @@ class TestRun:
                     "interrupted: ending the test early; interrupt again to tear down at once"
                 )
                 return
-            failure = interpreter.failure or faults.failure
-            if failure is not None:
-                raise failure
+            if driver.failure is not None:
+                raise driver.failure
             if now - shown >= PROGRESS_S:
                 shown = now
-                active = ", ".join(faults.injector.active) or "no faults"
-                if faults.waiting:
-                    active += f", {faults.waiting} armed"
-                self._say(f"{now:5.0f} s  {recorder.summary}  |  {watch.position}  |  {active}")
+                active = ", ".join(driver.injector.active) or "no faults"
+                if driver.waiting:
+                    active += f", {driver.waiting} armed"
+                self._say(f"{now:5.0f} s  {driver.summary}  |  {watch.position}  |  {active}")
 
     def _wind_down(self) -> None:
         """Heal, let clients finish, read everything again, stop, collect."""
-        faults, interpreter, deployed = self._faults, self._interpreter, self._deployed
+        driver, deployed = self._driver, self._deployed
         if deployed is None:
             return
-        if faults is not None:
+        if driver is not None:
             self._say("healing")
-            self._phase("heal", faults.heal)
-            self._errors.extend(trouble.during("fault") for trouble in faults.errors)
+            self._phase("heal", driver.heal)
+            self._errors.extend(trouble.during("fault") for trouble in driver.errors)
         if isinstance(deployed, Followed):
             self._phase("traces", deployed.unfollow)
         self._phase("restore", lambda: self._restore(deployed))
         self._test["healed"] = self._clock()
-        if interpreter is not None and self._recorder is not None:
-            self._phase("clients", lambda: interpreter.stop(CLIENT_WAIT_S))
+        if driver is not None:
+            self._phase("clients", lambda: driver.stop(CLIENT_WAIT_S))
             self._phase("recovery", lambda: self._recovered(deployed))
             if not self._disk_full:
                 self._phase("final operations", self._final_operations)
@@ -272,6 +288,10 @@ class TestRun:
         if isinstance(deployed, Disturbed):
             self._phase("clocks", partial(self._sample_clocks, deployed))
         self._phase("stop", deployed.stop)
+        if isinstance(deployed, Remarkable):
+            self._test["notes"] = list(deployed.notes)
+            for note in deployed.notes:
+                self._say(f"note: {note}")
         if not self._disk_full:
             self._say("collecting")
             self._phase("collect", lambda: self._collect(deployed))
@@ -284,6 +304,7 @@ class TestRun:
         except RemoteError as error:
             self._test["uncollected"] = sorted(error.hosts)
             raise
+        self._collected(self._folder.path)
 
     def _sample_clocks(self, deployed: Disturbed) -> None:
         """Record samples of the clocks that were set, for checkers to translate times."""
@@ -308,34 +329,22 @@ class TestRun:
         self._say(f"recovered: {leader}")
 
     def _final_operations(self) -> None:
-        assert self._interpreter is not None
-        assert self._recorder is not None
+        assert self._driver is not None
         assert self._deployed is not None
-        nodes = self._nodes
-        planned = self._workload.final(nodes)
+        planned = self._workload.final(self._nodes)
         if not planned:
             return
         self._say("final operations")
-        state = ClientState(
-            thread=0,
-            nodes=self._controllers,
-            ids=dict(enumerate(self._controllers, start=1)),
-            seed=self._options.seed,
-        )
-        concurrency = self._options.concurrency
-        client = Client(self._workload, self._recorder, self._deployed.connect, state, concurrency)
-        # A new process: the first client's own may have been cut off during an operation.
-        client.process = self._interpreter.clients[0].process + concurrency
-        try:
-            final_operations(client, planned)
-        finally:
-            client.close()
+        # A new client: the first thread's own may have been cut off during an operation.
+        client = self._deployed.client(self._workload, self._setting(0, ()))
+        self._driver.final(planned, client)
 
     def _tear_down(self) -> None:
-        if self._interpreter is not None:
+        if self._driver is not None:
             # After a second interrupt clients may still be running.
-            cut_off = self._interpreter
-            self._phase("clients", lambda: cut_off.stop(0.0))
+            driver = self._driver
+            self._phase("clients", lambda: driver.stop(0.0))
+            self._phase("clients", driver.close)
         for lines in self._lines:
             self._phase("store", lines.close)
         if self._deployed is not None:

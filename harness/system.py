@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from kraftwreck.harness.capabilities import Capability, Environment
+from kraftwreck.harness.client import BlockingClient, Client, Connection
 from kraftwreck.harness.clusters.cluster import Host, Machines
-from kraftwreck.harness.environment import Environment
-from kraftwreck.harness.interpreter import Connection
 from kraftwreck.harness.options import RunOptions
 from kraftwreck.harness.run_errors import Trouble
+from kraftwreck.harness.workload import ClientSetting, Workload
 from kraftwreck.histories.trace import TraceEvent
 
 Seen = Callable[[TraceEvent, int], None]
@@ -53,6 +54,37 @@ class Housed(Protocol):
         ...
 
 
+@runtime_checkable
+class Remarkable(Protocol):
+    """A :class:`Deployed` that has seen something worth a line, which is no failure."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Lines for people and for ``test.json``; complete once the system is stopped."""
+        ...
+
+
+@runtime_checkable
+class Fetching(Protocol):
+    """A :class:`System` that needs files from elsewhere."""
+
+    def fetch(self, say: Callable[[str], None]) -> None:
+        """Fetch them, before any host is up; raise one line if they cannot be had."""
+        ...
+
+
+@runtime_checkable
+class Configurable(Protocol):
+    """A :class:`System` with options of its own."""
+
+    def configured(self, given: Sequence[str]) -> System:
+        """Return the system with these options, each ``NAME=VALUE``.
+
+        Raises :class:`~harness.options.OptionError`, one line, for an unknown name or value.
+        """
+        ...
+
+
 class Deployed(Protocol):
     """A system that runs on hosts. Every method may raise an exception with one line."""
 
@@ -60,6 +92,10 @@ class Deployed(Protocol):
 
     def connect(self, node: str, client_id: str) -> Connection:
         """Return a client's connection to ``node`` (not open yet)."""
+        ...
+
+    def client(self, workload: Workload, setting: ClientSetting) -> Client | BlockingClient:
+        """Return the client of one thread, which carries out the operations of ``workload``."""
         ...
 
     def clocks(self) -> Mapping[str, int]:
@@ -116,6 +152,16 @@ class System(Protocol):
     workloads: Sequence[str]
     checkers: Sequence[str]
     """Checkers that judge every run of this system, whatever the workload."""
+    offers: Sequence[Capability[Any]]
+    """The capabilities that faults may use; those of its :class:`Environment`."""
+
+    def lacking(self, options: RunOptions) -> Mapping[str, str]:
+        """Return what it does not support with these options, each with the reason in one line.
+
+        Names are those of capabilities, of features of shapes (:mod:`nemesis.possible`), or of
+        fault families.
+        """
+        ...
 
     def deploy(self, hosts: Sequence[Host], options: RunOptions, nodes: Path) -> Deployed:
         """Install the tree ``nodes`` on ``hosts`` and start it."""

@@ -1,94 +1,58 @@
 """The interface of workloads: operations to invoke, written without input or output.
 
-A workload never uses a socket. Its :meth:`Workload.invoke` is a coroutine that yields a
-:class:`Call` (one request to one node) and receives an :class:`Answer`. The run loop on real hosts
-drives it with sockets and threads, the simulator with virtual messages.
+The client of the system (:mod:`harness.client`) carries the operations out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from kraftwreck.checkers.strength import Floor, FloorError, parse_floor
+from kraftwreck.harness.client import Client
+from kraftwreck.harness.generator import Generator, Planned
 from kraftwreck.harness.options import OptionError
-from kraftwreck.histories.operation import Op
 
 
-@dataclass(slots=True)
-class Call:
-    """Send one Kafka request to ``node`` and wait for the response.
+@dataclass(slots=True, frozen=True)
+class ClientSetting:
+    """The setting of one client thread in a run.
 
-    ``api`` is the schema name (``"CreateTopics"``), ``version`` the request version,
-    ``body`` the message as a dict with snake_case keys.
-    """
-
-    node: str
-    api: str
-    version: int
-    body: dict[str, Any]
-    timeout_ms: int = 5000
-
-
-@dataclass(slots=True)
-class Answer:
-    """The outcome of a :class:`Call`.
-
-    ``refused``: the request certainly never reached the node (the connection was refused or timed
-    out before a byte was sent). ``lost``: sent, but no response came in time or the connection
-    broke, so the effect is unknown. ``ok``: ``body`` is the decoded response.
-    """
-
-    status: Literal["ok", "refused", "lost"]
-    body: dict[str, Any] = field(default_factory=dict)
-    error: str | None = None
-
-
-@dataclass(slots=True)
-class Planned:
-    """The operation that the generator invokes next."""
-
-    f: str
-    key: Any = None
-    value: Any = None
-    node: str | None = None
-    """Set when the operation is for this node only."""
-    final: bool = False
-
-
-@dataclass(slots=True)
-class Completion:
-    """How an invocation ended; becomes the completion :class:`~histories.operation.Op`."""
-
-    type: Literal["ok", "fail", "info"]
-    value: Any = None
-    error: str | None = None
-    node: str | None = None
-
-
-Invocation = Generator[Call, Answer, Completion]
-
-
-@dataclass(slots=True)
-class ClientState:
-    """The state that one client thread keeps between operations.
-
-    ``nodes`` are the names of the controllers in a fixed order; ``ids`` maps Kafka node ids to
-    names. ``gateways`` are the brokers to which writes go; if empty, they go directly to the active
-    controller. ``memory`` is the workload's own.
+    ``nodes`` are the nodes that it may address, in a fixed order. Writes go to ``gateways`` if
+    there are any. ``forgets`` is the probability in percent that the client forgets what it knows
+    of the nodes before an operation.
     """
 
     thread: int
-    nodes: Sequence[str]
-    ids: Mapping[int, str]
     seed: int
-    leader: str | None = None
-    calls: int = 0
+    nodes: Sequence[str]
     gateways: Sequence[str] = ()
-    memory: dict[str, Any] = field(default_factory=dict)
+    forgets: int = 0
+
+
+@runtime_checkable
+class Speaking(Protocol):
+    """A workload that speaks its system's protocol and so brings its own clients."""
+
+    def client(self, setting: ClientSetting) -> Client:
+        """Return the client of one thread."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """``concurrency`` threads that together begin ``rate`` operations per second."""
+
+    concurrency: int
+    rate: float
+
+    @property
+    def period_s(self) -> float:
+        """The mean time (s) between two operations of one thread."""
+        return self.concurrency / self.rate
 
 
 class Workload(Protocol):
@@ -101,12 +65,8 @@ class Workload(Protocol):
     checkers: Sequence[str]
     """Names of the checkers that judge it (see ``checkers.registry``)."""
 
-    def plan(self, seed: int, thread: int, count: int) -> Planned:
-        """Return the ``count``-th operation of client ``thread``; random choices by key."""
-        ...
-
-    def invoke(self, op: Op, client: ClientState) -> Invocation:
-        """Carry out ``op``."""
+    def generator(self, load: Load) -> Generator:
+        """Return the operations to invoke while faults strike."""
         ...
 
     def final(self, nodes: Sequence[str]) -> Sequence[Planned]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,22 +57,54 @@ _NUMBERS = {"Inf": math.inf, "-Inf": -math.inf, "NaN": math.nan}
 _CLOSES = {"(": ")", "[": "]", "{": "}", "#{": "}"}
 _DISCARDED = object()
 _MAX_DEPTH = 200
-_MAX_STRING = 1 << 28
+_LONGEST = 1 << 28
+"""Characters of a string, and of an operation."""
+_LOOKAHEAD = 8
+"""Characters; an error so close to the end of a part may be due to what follows."""
 _MAX_DIGITS = 4_000
 _PLAIN = re.compile(r'[^"\\]*')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Reader:
-    def __init__(self, text: str) -> None:
+    """Reads the values of ``text``, which may be a part: then ``more`` text follows it."""
+
+    def __init__(self, text: str, *, more: bool = False) -> None:
         self.text = text
+        self.more = more
         self.at = 0
         self.depth = 0
+        self._lines, self._columns = 0, 0
+        """The place of the part's beginning, from 0."""
+        self._counted, self._line = 0, 1
 
     def error(self, what: str, at: int) -> EdnError:
-        line = self.text.count("\n", 0, at) + 1
-        column = at - (self.text.rfind("\n", 0, at) + 1) + 1
-        return EdnError(f"line {line}, column {column}: {what}")
+        line = self.text.count("\n", 0, at)
+        column = at - (self.text.rfind("\n", 0, at) + 1) + 1 + (0 if line else self._columns)
+        return EdnError(f"line {line + self._lines + 1}, column {column}: {what}")
+
+    def line(self) -> int:
+        """Return the line of the position, which only moves forward between calls."""
+        self._line += self.text.count("\n", self._counted, self.at)
+        self._counted = self.at
+        return self._line
+
+    def extend(self, parts: Iterator[str]) -> None:
+        """Drop the text before the position and append at least as much as is left."""
+        left = len(self.text) - self.at
+        if left > _LONGEST:
+            raise self.error(f"a value of more than {_LONGEST:,} characters", self.at)
+        line_end = self.text.rfind("\n", 0, self.at)
+        self._lines = self.line() - 1
+        self._columns = self.at - line_end - 1 + (self._columns if line_end < 0 else 0)
+        kept = [self.text[self.at :]]
+        added = 0
+        while added <= left and self.more:
+            part = next(parts, None)
+            self.more = part is not None
+            kept.append(part or "")
+            added += len(part or "")
+        self.text, self.at, self._counted = "".join(kept), 0, 0
 
     def skip(self) -> None:
         match = _SPACE.match(self.text, self.at)
@@ -108,7 +140,9 @@ class _Reader:
     def token(self) -> str:
         match = _TOKEN.match(self.text, self.at)
         if match is None:
-            raise self.error(f"unexpected {self.text[self.at]!r}", self.at)
+            found = self.text[self.at : self.at + 1]
+            what = f"unexpected {found!r}" if found else "the text ends where a name is expected"
+            raise self.error(what, self.at)
         self.at = match.end()
         return match.group()
 
@@ -171,8 +205,8 @@ class _Reader:
         while True:
             match = _PLAIN.match(self.text, self.at)
             assert match is not None
-            if match.end() - start > _MAX_STRING:
-                raise self.error(f"a string of more than {_MAX_STRING:,} characters", start)
+            if match.end() - start > _LONGEST:
+                raise self.error(f"a string of more than {_LONGEST:,} characters", start)
             parts.append(match.group())
             self.at = match.end()
             if self.at >= len(self.text):
@@ -267,37 +301,57 @@ def read_all(text: str) -> list[Any]:
             values.append(value)
 
 
-def read_each(text: str) -> Iterator[tuple[int, Any]]:
-    """Yield the values of ``text`` with the line each begins on, without keeping them.
+def read_each(parts: Iterable[str]) -> Iterator[tuple[int, Any]]:
+    """Yield the values of a text, given in parts, with the line each begins on.
 
-    If one vector or list is the whole text, as in Jepsen's histories, its items are read one by
-    one. Raises :class:`EdnError` with line and column.
+    Only the parts that hold the current value are kept. If one vector or list is the whole text, as
+    in Jepsen's histories, its items are read one by one. Raises :class:`EdnError` with line and
+    column.
     """
-    reader = _Reader(text)
-    reader.skip()
-    start = reader.at
-    inside = text[start : start + 1] in ("[", "(")
-    closing = _CLOSES.get(text[start : start + 1], "")
-    reader.at += inside
-    line, counted = 1, 0
-    while True:
-        reader.skip()
-        at = reader.at
-        if at >= len(text):
-            if inside:
-                raise reader.error(f"{text[start]!r} is never closed", start)
-            return
-        if inside and text[at] == closing:
+    following = iter(parts)
+    reader = _Reader("", more=True)
+    opening = _next(reader, following)
+    closing = _CLOSES[opening] if opening in ("[", "(") else ""
+    unclosed = reader.error(f"{opening!r} is never closed", reader.at)
+    reader.at += len(closing)
+    while char := _next(reader, following):
+        if char == closing:
             reader.at += 1
-            reader.skip()
-            if reader.at < len(text):
+            if _next(reader, following):
                 raise reader.error("nothing may follow the history's vector", reader.at)
             return
-        line += text.count("\n", counted, at)
-        counted = at
-        value = reader.value()
+        line = reader.line()
+        value = _whole_value(reader, following)
         if value is not _DISCARDED:
             yield line, value
+    if closing:
+        raise unclosed
+
+
+def _next(reader: _Reader, parts: Iterator[str]) -> str:
+    """Skip white space and comments; return the character that follows, "" at the end."""
+    while True:
+        start = reader.at
+        reader.skip()
+        if reader.at < len(reader.text) or not reader.more:
+            return reader.text[reader.at : reader.at + 1]
+        reader.at = start  # A comment may continue in the next part.
+        reader.extend(parts)
+
+
+def _whole_value(reader: _Reader, parts: Iterator[str]) -> Any:
+    """Read one value; read it again, with more text, as long as the text may end within it."""
+    while True:
+        start = reader.at
+        try:
+            value = reader.value()
+            if reader.at < len(reader.text) or not reader.more:
+                return value
+        except EdnError:
+            if reader.at < len(reader.text) - _LOOKAHEAD or not reader.more:
+                raise
+        reader.at, reader.depth = start, 0
+        reader.extend(parts)
 
 
 def is_name(word: str) -> bool:

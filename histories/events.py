@@ -7,8 +7,7 @@ one: a file of JSON lines, of EDN maps, or a Parquet file is never in memory as 
 
 from __future__ import annotations
 
-import re
-import sys
+from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -19,7 +18,8 @@ import pyarrow.parquet as pq
 
 from kraftwreck.histories import edn
 from kraftwreck.histories.column_files import read_columns
-from kraftwreck.histories.json_lines import MAX_LINE, UNREADABLE, lines, reason
+from kraftwreck.histories.json_array import read_json
+from kraftwreck.histories.json_lines import UNREADABLE, lines, reason
 from kraftwreck.histories.operation import INVOKE, Op, OpType
 from kraftwreck.histories.parquet_size import sized
 from kraftwreck.histories.tables import HISTORY_SCHEMA, HistoryError, from_table
@@ -31,7 +31,7 @@ _KNOWN = frozenset(
 )
 _NOTHING: dict[str, Any] = {}
 _BATCH = 65_536
-_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_BLOCK = 1 << 20
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
@@ -114,7 +114,7 @@ def read_records(path: Path, kind: str) -> Iterator[tuple[int, Any]]:
         elif kind == "edn":
             yield from _edn_records(path)
         else:
-            yield from _json_array(path)
+            yield from read_json(path)
     except OSError as error:
         raise HistoryError(f"{path}: {error.strerror}") from error
 
@@ -128,50 +128,27 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Any]]:
             raise HistoryError(f"{path}:{number}: {reason(error)}") from error
 
 
-def _json_array(path: Path) -> Iterator[tuple[int, Any]]:
-    data = path.read_bytes()
-    try:
-        raw = msgspec.json.decode(data, type=msgspec.Raw | list[msgspec.Raw])
-    except UNREADABLE as error:
-        raise HistoryError(f"{path}:{_line_of(data, error)}: {reason(error)}") from error
-    items = raw if isinstance(raw, list) else [raw]
-    at, line = 0, 1
-    for item in items:
-        text = bytes(item)
-        found = data.find(text, at)
-        line += data.count(b"\n", at, found)
-        at = found + len(text)
-        if len(text) > MAX_LINE:
-            raise HistoryError(f"{path}:{line}: an operation of more than {MAX_LINE:,} bytes")
-        try:
-            yield line, msgspec.json.decode(text)
-        except UNREADABLE as error:
-            raise HistoryError(f"{path}:{line}: {reason(error)}") from error
-        line += text.count(b"\n")
-
-
-def _line_of(data: bytes, error: Exception) -> int:
-    """Return the line at which decoding a JSON file failed; the error's text has the byte."""
-    byte = re.search(r"\(byte (\d+)\)", str(error))
-    if byte is not None:
-        return data.count(b"\n", 0, int(byte[1])) + 1
-    end = len(data.rstrip())
-    if isinstance(error, RecursionError):
-        depth = 0
-        for token in _BRACKETS.finditer(data):
-            depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(token[0], 0)
-            if depth > sys.getrecursionlimit():
-                end = token.start()
-                break
-    return data.count(b"\n", 0, end) + 1
-
-
 def _edn_records(path: Path) -> Iterator[tuple[int, Any]]:
     try:
-        for line, value in edn.read_each(path.read_text(encoding="utf-8")):
+        for line, value in edn.read_each(_text_parts(path)):
             yield line, plain(value)
-    except (edn.EdnError, UnicodeDecodeError) as error:
+    except edn.EdnError as error:
         raise HistoryError(f"{path}: {error}") from error
+
+
+def _text_parts(path: Path) -> Iterator[str]:
+    decoder, lines_before = getincrementaldecoder("utf-8")(), 0
+    with path.open("rb") as file:
+        block = b" "
+        while block:
+            block = file.read(_BLOCK)
+            try:
+                text = decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                line = lines_before + error.object.count(b"\n", 0, error.start) + 1
+                raise HistoryError(f"{path}: line {line}: not UTF-8: {error.reason}") from error
+            lines_before += text.count("\n")
+            yield text
 
 
 def _from_columns(path: Path, kind: str) -> Iterator[Event]:

@@ -21,10 +21,21 @@ import msgspec
 from kraftwreck.histories.exit_codes import CommandError
 
 RUNNING = ".running"
+SUMS = "sums.json"
+"""In the folder of a node: size and SHA-256 of its recordings, as they were on its host."""
 
 
 class StoreError(CommandError):
     """The store cannot be written; the message is one line and names the file."""
+
+
+UNWRITTEN = "error: report: "
+"""How a line begins that says which result or page of a run could not be written."""
+
+
+def unwritten(why: str) -> str:
+    """Return the line about a result or page of a run that could not be written."""
+    return UNWRITTEN + " ".join(why.split())
 
 
 class JsonLines:

@@ -20,6 +20,7 @@ import msgspec
 
 from kraftwreck.checkers.recorded.clocks import NodeClock, node_clocks
 from kraftwreck.checkers.recorded.stored_events import StoredEvents
+from kraftwreck.harness.clusters.providers import SIMULATOR_LACKS
 from kraftwreck.harness.options import BROKER, OptionError
 from kraftwreck.histories.fault import FaultEvent
 from kraftwreck.histories.trace import TraceEvent
@@ -123,7 +124,7 @@ def fault_classes() -> list[str]:
         f"{name}/{shape}"
         for name, family in families().items()
         for shape in family.shapes
-        if not family.only_on_hosts
+        if not family.features(shape).intersection(SIMULATOR_LACKS)
     ]
 
 

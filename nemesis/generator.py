@@ -11,6 +11,7 @@ from typing import Literal
 
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis import relays, schedule, triggers
+from kraftwreck.nemesis.scope import Scope
 from kraftwreck.nodes.draw import draw_below
 
 Style = Literal["timed", "mixed", "triggered", "depositions", "relay"]
@@ -49,31 +50,30 @@ def plan(
     kinds: Sequence[str],
     seed: int,
     duration_s: float,
-    nodes: Sequence[str],
+    scope: Scope,
     *,
-    brokers: int = 0,
     style: Style | None = None,
 ) -> list[Fault]:
     """Return the faults of ``kinds`` for a run of ``duration_s`` seconds, by time.
 
-    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and not controllers. If
-    ``style`` is None, the seed chooses one. Raises KeyError for an unknown kind.
+    If ``style`` is None, the seed chooses one. Where nodes show no transitions, no fault waits for
+    one, whatever the style. Raises KeyError for an unknown kind.
     """
     style = style or style_of(seed)
     faults: list[Fault] = []
     if style == "relay":
-        faults = relays.plan(kinds, seed, duration_s, nodes, brokers=brokers)
+        faults = relays.plan(kinds, seed, duration_s, scope)
         others = [kind for kind in dict.fromkeys(kinds) if kind not in relays.BLOWS]
         if others and draw_below(3, seed, "beside") == 0:
             beside = others[draw_below(len(others), seed, "beside", "family")]
-            faults += schedule.plan((beside,), seed, duration_s, nodes, brokers=brokers)
+            faults += schedule.plan((beside,), seed, duration_s, scope)
     if style == "depositions" and "partition" in kinds:
-        faults = triggers.depositions(seed, duration_s)
+        faults = triggers.depositions(seed, duration_s, scope)
     used = few(kinds, seed)
     if style in ("timed", "mixed"):
-        faults += schedule.plan(used, seed, duration_s, nodes, brokers=brokers)
+        faults += schedule.plan(used, seed, duration_s, scope)
     if style in ("mixed", "triggered") or not faults:
-        faults += triggers.plan(used, seed, duration_s, nodes, brokers=brokers)
+        faults += triggers.plan(used, seed, duration_s, scope)
     # Where triggers could not fire, all faults are timed.
-    faults = faults or schedule.plan(used, seed, duration_s, nodes, brokers=brokers)
+    faults = faults or schedule.plan(used, seed, duration_s, scope)
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))

@@ -2,8 +2,8 @@
 
 Most deep bugs of consensus need two or three faults in a certain order within moments. A leader
 that was cut off comes back with uncommitted records just as its successor fails. A lagging node
-fetches a snapshot while its leader changes. A leader appends a voter set and fails before it is
-committed. Timed faults hit such moments only by chance.
+fetches a snapshot while its leader changes. A leader appends a list of members and fails
+before it is committed. Timed faults hit such moments only by chance.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from kraftwreck.histories.fault import Fault
-from kraftwreck.nemesis.registry import families
+from kraftwreck.nemesis.scope import Scope
+from kraftwreck.nemesis.transitions import Transitions
 from kraftwreck.nodes.draw import draw, draw_below, draw_unit
 
 T = TypeVar("T")
@@ -35,24 +36,23 @@ def plan(
     kinds: Sequence[str],
     seed: int,
     duration_s: float,
-    nodes: Sequence[str],
-    *,
-    brokers: int = 0,
+    scope: Scope,
 ) -> list[Fault]:
     """Return the faults of ``kinds`` for a run of ``duration_s`` seconds, by time.
 
-    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and not controllers. The
-    result is empty if ``kinds`` has no family that disables nodes, or there is only one node.
+    The result is empty if ``kinds`` has no family that disables nodes, or there is only one node.
     """
     blows = [kind for kind in BLOWS if kind in kinds]
-    if not blows or len(nodes) - brokers < 2:
+    if not blows or scope.electing < 2:
         return []
-    modes: list[Callable[[_Writer], None]] = [_successions, _successions, _laggards, _usurpers]
-    if "membership" in kinds and len(nodes) - brokers >= 3:
-        modes += [_voters, _voters]
+    modes: list[Callable[[_Writer], None]] = [_successions, _successions, _laggards]
+    if scope.transitions is not None:
+        modes.append(_usurpers)
+    if "membership" in kinds and scope.electing >= 3 and scope.transitions is not None:
+        modes += [_members, _members]
         if "partition" in kinds:
             modes += [_undecided, _undecided]
-    writer = _Writer(seed, blows, duration_s, len(nodes), brokers)
+    writer = _Writer(seed, blows, duration_s, scope)
     modes[draw_below(len(modes), seed, "relay", "mode")](writer)
     return sorted(writer.faults, key=lambda fault: (fault.at, fault.kind))
 
@@ -60,17 +60,27 @@ def plan(
 class _Writer:
     """Collects the faults of one run; ``now`` is the current time in ms."""
 
-    def __init__(
-        self, seed: int, blows: Sequence[str], duration_s: float, nodes: int, brokers: int
-    ) -> None:
+    def __init__(self, seed: int, blows: Sequence[str], duration_s: float, scope: Scope) -> None:
         self.faults: list[Fault] = []
         self.now = START_MS + draw_below(1_500, seed, "relay", "begin")
         self._end = duration_s * 1000 * LAST
         self._seed = seed
-        self._nodes, self._brokers = nodes, brokers
+        self._scope = scope
         self.cuts = "partition" in blows
         # Two families per run: with few families the same chain is tried more often.
         self._blows = [blows[draw_below(len(blows), seed, "relay", "family", i)] for i in range(2)]
+
+    @property
+    def transitions(self) -> Transitions:
+        """The transitions for which faults may wait."""
+        known = self._scope.transitions
+        assert known is not None
+        return known
+
+    @property
+    def triggered(self) -> bool:
+        """Whether faults may wait for transitions."""
+        return self._scope.transitions is not None
 
     def over(self) -> bool:
         """Return whether it is too late for another fault."""
@@ -99,7 +109,7 @@ class _Writer:
     ) -> None:
         """Add a fault at ``now``, with one of the ``shapes`` that its family has."""
         kind = kind or self.choose("kind", self._blows)
-        usable = families()[kind].usable(self._nodes, self._brokers)
+        usable = self._scope.usable(kind)
         known = [shape for shape in shapes if shape in usable]
         if not known:
             self.now += 100
@@ -143,11 +153,13 @@ def _laggards(writer: _Writer) -> None:
             if writer.over():
                 break
             short = writer.between("short", 100, 3_500)
-            if writer.below(4, "how") == 0:
+            if writer.triggered and writer.below(4, "how") == 0:
                 target = writer.choose("of", ("@leader", "@leader", "@"))
                 # A node may be back in the middle of a fetch when its snapshot is deleted.
                 short *= 1 if target == "@leader" else 2
-                writer.blow(("one",), short, targets=(target,), trigger="download#1")
+                writer.blow(
+                    ("one",), short, targets=(target,), trigger=f"{writer.transitions.download}#1"
+                )
             else:
                 writer.blow(("leader", "leader", "all", "one"), short)
             writer.now += short + writer.choose("again", _AFTER_MS)
@@ -159,8 +171,9 @@ def _usurpers(writer: _Writer) -> None:
 
     All faults are armed from the start, each for a later transition of one name.
     """
-    trigger = writer.choose("trigger", ("elected", "elected", "claim", "append", "hw"))
-    often = 1 if trigger in ("elected", "claim") else writer.choose("often", (3, 10, 40))
+    known = writer.transitions
+    trigger = writer.choose("trigger", known.rises)
+    often = writer.choose("often", (3, 10, 40)) if trigger in known.often else 1
     longest = writer.choose("longest", (600, 2_500, 6_000))
     begun, count = writer.now, 0
     for _ in range(30):
@@ -176,24 +189,29 @@ def _usurpers(writer: _Writer) -> None:
         writer.now += writer.between("gap", 2_000, 8_000)
 
 
-def _voters(writer: _Writer) -> None:
-    """The voters change, and a node fails as the new set is appended or committed."""
+def _members(writer: _Writer) -> None:
+    """The members change, and a node fails as the new list is appended or committed."""
+    known = writer.transitions
+    aims = (
+        ("@", known.members),
+        ("@leader", known.members),
+        ("@", known.committed),
+        ("@", known.elected),
+    )
     while not writer.over():
         change = writer.between("change", 300, 5_000)
         writer.blow(("one", "leader", "shrink", "grow", "replace"), change, kind="membership")
         for _ in range(1 + writer.below(2, "times")):
             count = 1 + writer.below(3, "count")
             length = writer.between("length", 100, 5_000)
-            target, trigger = writer.choose(
-                "aim", (("@", "voters"), ("@leader", "voters"), ("@", "hw"), ("@", "elected"))
-            )
+            target, trigger = writer.choose("aim", aims)
             writer.blow(("one",), length, targets=(target,), trigger=f"{trigger}#{count}")
         writer.now += change + writer.choose("seam", (*_SEAMS_MS, 1_000, 2_000))
 
 
 def _undecided(writer: _Writer) -> None:
-    """A leader that is cut off appends a new voter set, which it cannot commit; meanwhile the next
-    change is requested."""
+    """A leader that is cut off appends a new list of members, which it cannot commit. Meanwhile the
+    next change is requested."""
     while not writer.over():
         cut = writer.between("cut", 2_500, 8_000)
         writer.blow(("leader",), cut, kind="partition")

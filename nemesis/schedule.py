@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kraftwreck.histories.fault import Fault
-from kraftwreck.nemesis.registry import Family, Shape, families
+from kraftwreck.nemesis.scope import Scope
+from kraftwreck.nemesis.shapes import Shape
 from kraftwreck.nodes.draw import draw, draw_unit
 
 SECOND = 1_000_000_000
@@ -24,32 +25,25 @@ def plan(
     kinds: Sequence[str],
     seed: int,
     duration_s: float,
-    nodes: Sequence[str],
-    *,
-    brokers: int = 0,
+    scope: Scope,
 ) -> list[Fault]:
     """Return the faults of ``kinds`` for a run of ``duration_s`` seconds, by time.
-
-    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and not controllers.
 
     Equal arguments give equal faults, and the timeline of one kind does not depend on the other
     kinds. Raises KeyError for an unknown kind. Every fault ends within ``duration_s``.
     """
     faults: list[Fault] = []
     for kind in dict.fromkeys(kinds):
-        family = families()[kind]
-        faults.extend(_timeline(family, seed, duration_s, family.usable(len(nodes), brokers)))
+        faults.extend(_timeline(kind, seed, duration_s, scope.usable(kind)))
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))
 
 
-def _timeline(
-    family: Family, seed: int, duration_s: float, shapes: Mapping[str, Shape]
-) -> list[Fault]:
+def _timeline(kind: str, seed: int, duration_s: float, shapes: Mapping[str, Shape]) -> list[Fault]:
     faults: list[Fault] = []
     end_s = 0.0
     number = 0
     while shapes:
-        key = (seed, "fault", family.name, number)
+        key = (seed, "fault", kind, number)
         at_s = end_s + _between(GAP_S, draw_unit(*key, "gap"))
         length_s = _between(DURATION_S, draw_unit(*key, "duration") ** 2)
         storm_ends_s = _storm_end(at_s)
@@ -63,7 +57,7 @@ def _timeline(
         faults.append(
             Fault(
                 at=at,
-                kind=family.name,
+                kind=kind,
                 shape=choose_by_weight(shapes, draw_unit(*key, "shape")),
                 duration=end - at,
                 draw=draw(*key, "targets"),

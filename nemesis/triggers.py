@@ -14,7 +14,7 @@ import msgspec
 
 from kraftwreck.harness.triggers import delay_us
 from kraftwreck.histories.fault import Fault
-from kraftwreck.nemesis.registry import families
+from kraftwreck.nemesis.scope import Scope
 from kraftwreck.nodes.draw import draw, draw_below, draw_unit
 
 T = TypeVar("T")
@@ -22,153 +22,36 @@ T = TypeVar("T")
 SECOND = 1_000_000_000
 MILLISECOND = 1_000_000
 
-USUAL = ("candidate", "grant", "elected", "append", "replicate", "hw", "truncate", "claim")
-_WEIGHTED = ("elected", "elected", "grant", "grant", "append", "candidate", *USUAL)
-_LATER = ("snapshot", "download", "install", "clean", "voters")
-"""Transitions of snapshots and of voter sets: half of the runs wait for one of them, too."""
-
-_OF_BROKERS = "joining"
-
 DURATIONS_MS = (5, 30, 100, 300, 1_000, 2_500, 4_000, 7_000)
 """From a restart without any effect to one that is longer than every timeout."""
 
 _LONG_MS = (2_500, 4_000, 4_000, 7_000)
 
-RARE = frozenset(
-    {
-        "candidate",
-        "grant",
-        "elected",
-        "truncate",
-        "claim",
-        "download",
-        "install",
-        "voters",
-        "joining",
-    }
-)
-"""Transitions that do not occur in a healthy cluster: another fault must cause them."""
-
 _KICKS = ("kill", "partition", "power", "pause")
 _KICK_MS = (800, 1_500, 2_500, 4_000)
-
-_AIMED: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
-    "kill": (
-        ("one", ("@",)),
-        ("one", ("@",)),
-        ("one", ("@leader",)),
-        ("leader", ()),
-        ("broker", ()),
-        ("minority", ()),
-        ("all", ()),
-    ),
-    "pause": (("one", ("@",)), ("one", ("@leader",)), ("leader", ()), ("broker", ())),
-    "terminate": (
-        ("one", ("@",)),
-        ("one", ("@leader",)),
-        ("leader", ()),
-        ("broker", ()),
-    ),
-    "power": (
-        ("one", ("@",)),
-        ("one", ("@",)),
-        ("one", ("@leader",)),
-        ("leader", ()),
-        ("broker", ()),
-        ("minority", ()),
-        ("all", ()),
-    ),
-    "membership": (
-        ("one", ("@",)),
-        ("one", ("@leader",)),
-        ("leader", ()),
-        ("shrink", ()),
-        ("grow", ()),
-        ("replace", ("@",)),
-        ("replace", ("@leader",)),
-    ),
-    "network": (
-        ("slow", ("@",)),
-        ("slow", ("@", "@leader")),
-        ("slow", ()),
-        ("lossy", ("@",)),
-        ("lossy", ("@", "@leader")),
-        ("lossy", ()),
-        ("duplicate", ("@", "@leader")),
-        ("duplicate", ()),
-        ("reorder", ("@",)),
-        ("reorder", ()),
-        ("rpc", ()),
-        ("rpc", ("@",)),
-        ("rpc", ("@leader",)),
-        ("rpc", ("@", "@leader")),
-        ("rpc", ("@leader", "@")),
-    ),
-    "disk": (
-        ("slow", ("@",)),
-        ("slow", ("@leader",)),
-        ("full", ("@",)),
-        ("full", ("@leader",)),
-        ("error", ("@",)),
-        ("error", ("@leader",)),
-        ("flip", ("@",)),
-        ("flip", ("@",)),
-        ("flip", ("@leader",)),
-        ("full-minority", ()),
-    ),
-    "clock": (
-        ("jump", ("@",)),
-        ("jump", ()),
-        ("strobe", ("@",)),
-        ("drift", ("@",)),
-        ("drift", ("@leader",)),
-        ("drift", ()),
-    ),
-    "partition": (
-        ("one", ("@",)),
-        ("one", ("@",)),
-        ("one", ("@leader",)),
-        ("leader", ()),
-        ("halves", ()),
-        ("leader-side", ()),
-        ("link", ("@", "@leader")),
-        ("one-way", ("@", "@leader")),
-        ("one-way", ("@leader", "@")),
-        ("to-leader", ("@",)),
-        ("from-leader", ("@",)),
-        ("bridge", ()),
-        ("ring", ()),
-        ("links", ()),
-        ("one-ways", ()),
-        ("broker", ()),
-        ("mute-broker", ()),
-    ),
-}
 
 
 def plan(
     kinds: Sequence[str],
     seed: int,
     duration_s: float,
-    nodes: Sequence[str],
-    *,
-    brokers: int = 0,
+    scope: Scope,
 ) -> list[Fault]:
     """Return triggered faults of ``kinds`` for a run of ``duration_s`` seconds.
 
-    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and not controllers.
-
     Kinds without aimed shapes use the targets of their own shapes. Each fault is armed at ``at``
     and waits for its trigger; none is armed in the last fifth of the run. The result is empty if
-    no trigger could fire because no fault deposes leaders. Raises KeyError for an unknown kind.
+    no trigger could fire because no fault deposes leaders, or because nodes show no transitions.
+    Raises KeyError for an unknown kind.
     """
-    usable = [kind for kind in dict.fromkeys(kinds) if aimed(kind, len(nodes), brokers)]
-    if not usable:
+    usable = [kind for kind in dict.fromkeys(kinds) if scope.aims(kind)]
+    known = scope.transitions
+    if not usable or known is None:
         return []
     key = (seed, "triggers")
-    triggers = [_pick(_WEIGHTED, (*key, "trigger", i)) for i in range(3)]
+    triggers = [_pick(known.weighted, (*key, "trigger", i)) for i in range(3)]
     if draw_below(2, *key, "later"):
-        later = (*_LATER, _OF_BROKERS) if brokers else _LATER
+        later = (*known.later, *known.of_others) if scope.others else known.later
         triggers[0] = _pick(later, (*key, "later-trigger"))
     kinds_used = [_pick(usable, (*key, "kind", i)) for i in range(2)]
     longest = draw_below(len(DURATIONS_MS), *key, "longest") + 1
@@ -179,9 +62,9 @@ def plan(
         number = len(faults)
         mine = (*key, number)
         kind = _pick(kinds_used, (*mine, "kind"))
-        shape, targets = _pick(aimed(kind, len(nodes), brokers), (*mine, "shape"))
+        shape, targets = _pick(scope.aims(kind), (*mine, "shape"))
         name = _pick(triggers, (*mine, "trigger"))
-        most = 12 if name in ("append", "replicate", "hw") else 2
+        most = 12 if name in known.often else 2
         duration = DURATIONS_MS[draw_below(longest, *mine, "duration")] * MILLISECOND
         faults.append(
             Fault(
@@ -195,9 +78,9 @@ def plan(
             )
         )
         at_s += gap_s * (0.5 + draw_unit(*mine, "gap")) + 0.5 * duration / SECOND
-    if RARE.intersection(triggers):
+    if known.rare.intersection(triggers):
         others = kicks(usable, seed, duration_s)
-        if not others and RARE.issuperset(triggers):
+        if not others and known.rare.issuperset(triggers):
             return []
         faults += others
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))
@@ -227,13 +110,15 @@ def kicks(kinds: Sequence[str], seed: int, duration_s: float) -> list[Fault]:
     return faults
 
 
-def depositions(seed: int, duration_s: float) -> list[Fault]:
+def depositions(seed: int, duration_s: float, scope: Scope) -> list[Fault]:
     """Cut each new leader off long enough for the election of another.
 
     Until it notices, its responses are stale, which is the most frequently published flaw. All
     faults are armed from the start: for the first leader, the second and so on, with some of them
     spared. So each deposition leads to the next.
     """
+    if scope.transitions is None:
+        return []
     faults: list[Fault] = []
     count = draw_below(2, seed, "depose", "spared")
     spare = draw_below(3, seed, "depose", "spare")
@@ -250,19 +135,19 @@ def depositions(seed: int, duration_s: float) -> list[Fault]:
                 duration=duration,
                 draw=draw(*mine, "draw"),
                 targets=() if shape == "leader-side" else ("@",),
-                trigger=f"claim#{count}",
+                trigger=f"{scope.transitions.claim}#{count}",
             )
         )
     return faults + kicks(("kill", "partition"), seed, duration_s)
 
 
-def upheavals(kinds: Sequence[str], seed: int) -> list[Fault]:
-    """Hit the leader that has just appended the first voter sets of an upgraded quorum.
+def upheavals(kinds: Sequence[str], seed: int, scope: Scope) -> list[Fault]:
+    """Hit the leader that has just appended the first lists of members of an upgraded cluster.
 
-    Appended voter sets take effect at once, and the next leader truncates most of them.
+    Appended lists take effect at once, and the next leader truncates most of them.
     """
     usable = [kind for kind in _KICKS if kind in kinds]
-    if not usable:
+    if not usable or scope.transitions is None:
         return []
     faults: list[Fault] = []
     count = 0
@@ -276,7 +161,7 @@ def upheavals(kinds: Sequence[str], seed: int) -> list[Fault]:
             duration=_LONG_MS[draw_below(len(_LONG_MS), *mine, "duration")] * MILLISECOND,
             draw=draw(*mine, "draw"),
             targets=("@",),
-            trigger=f"voters#{count}",
+            trigger=f"{scope.transitions.members}#{count}",
         )
         tries = 0
         while delay_us(fault):  # Later, others have fetched it.
@@ -284,13 +169,6 @@ def upheavals(kinds: Sequence[str], seed: int) -> list[Fault]:
             fault = msgspec.structs.replace(fault, draw=draw(*mine, "draw", tries))
         faults.append(fault)
     return faults
-
-
-def aimed(kind: str, nodes: int, brokers: int) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the shapes and targets of triggered faults of ``kind`` in such a cluster."""
-    shapes = families()[kind].usable(nodes, brokers)
-    known = _AIMED.get(kind, tuple((name, ()) for name in shapes))
-    return [(shape, targets) for shape, targets in known if shape in shapes]
 
 
 def _pick(options: Sequence[T], key: tuple[int | str, ...]) -> T:

@@ -27,7 +27,7 @@ class InterruptedRun(Exception):  # noqa: N818 - not an error: the night ends, t
     """The run was stopped because the night ends."""
 
 
-class Desk(Protocol):
+class ChildRegistry(Protocol):
     """A registry of child processes, so that Ctrl-C reaches them."""
 
     def add(self, child: Child) -> None:
@@ -55,11 +55,11 @@ class Attempt:
 class Attempts:
     """Makes attempts; used from several threads."""
 
-    def __init__(self, config: Config, trees: Trees, tools: Tools, desk: Desk) -> None:
+    def __init__(self, config: Config, trees: Trees, tools: Tools, children: ChildRegistry) -> None:
         self._config = config
         self._trees = trees
         self._tools = tools
-        self._desk = desk
+        self._children = children
 
     def make(
         self, planned: Planned, red: Path, *, keep: bool, began: Callable[[int], None]
@@ -99,7 +99,7 @@ class Attempts:
         began: Callable[[int], None],
     ) -> Ended:
         child = Child(polite=request.do == "cluster")
-        self._desk.add(child)
+        self._children.add(child)
         try:
             return child.run(
                 self._tools.worker,
@@ -110,7 +110,7 @@ class Attempts:
                 began=began,
             )
         finally:
-            self._desk.remove(child)
+            self._children.remove(child)
 
     def _request(self, planned: Planned, red: Path, keep: bool) -> Request:
         answer, case = str((red / ANSWER).resolve()), str((red / CASE).resolve())

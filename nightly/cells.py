@@ -11,9 +11,10 @@ import msgspec
 
 from kraftwreck.harness.clusters.cluster import ClusterError
 from kraftwreck.harness.clusters.providers import choose_cluster
-from kraftwreck.harness.options import DYNAMIC, OptionError
+from kraftwreck.harness.options import OptionError, RunOptions
 from kraftwreck.harness.patched_nodes import patch_of
-from kraftwreck.nemesis.registry import check_simulator, check_static
+from kraftwreck.nemesis import possible
+from kraftwreck.nemesis.registry import families
 from kraftwreck.nemesis.registry import parse as parse_faults
 from kraftwreck.nightly.config import (
     ALL,
@@ -28,6 +29,7 @@ from kraftwreck.nightly.config import (
 )
 from kraftwreck.nightly.mistakes import key_lines, with_line
 from kraftwreck.systems.registry import find as find_system
+from kraftwreck.workloads.generic import GENERIC
 from kraftwreck.workloads.registry import find as find_workload
 
 MUTANT, PATCH, TREE = "mutant", "patch", "tree"
@@ -166,11 +168,12 @@ def _unknown(where: str, block: Block) -> list[str]:
         check(f"systems[{number}]", find_system, system)
     for number, workload in enumerate(block.workloads, start=1):
         if workload != ALL:
-            check(f"workloads[{number}]", find_workload, workload)
+            if simulated or workload not in GENERIC:
+                check(f"workloads[{number}]", find_workload, workload)
         elif on_hosts:
             wrong.append(f"{where}.workloads[{number}]: {ALL!r} is for the simulator only")
     for number, text in enumerate(block.faults, start=1):
-        check(f"faults[{number}]", _faults, text, simulated, bool(on_hosts), block.quorum)
+        check(f"faults[{number}]", _faults, text, block, simulated, bool(on_hosts))
     for number, cluster in enumerate(block.clusters, start=1):
         if cluster != SIM:
             check(f"clusters[{number}]", choose_cluster, cluster)
@@ -179,12 +182,16 @@ def _unknown(where: str, block: Block) -> list[str]:
     return wrong
 
 
-def _faults(text: str, simulated: bool, on_hosts: bool, quorum: str) -> None:
+def _faults(text: str, block: Block, simulated: bool, on_hosts: bool) -> None:
     names = parse_faults(text)
     if simulated:
-        check_simulator(names)
-    if on_hosts and quorum != DYNAMIC:
-        check_static(names)
+        possible.check_simulator(names)
+    if on_hosts:
+        options = RunOptions(quorum=block.quorum)
+        for system in block.systems:
+            known = families(system)
+            lacking = possible.lacking_of(find_system(system), options, known)
+            possible.check(names, known, lacking, system)
 
 
 def tree_source(tree: str) -> Path | None:

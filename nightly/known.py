@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from kraftwreck.harness.clusters.providers import SIMULATOR_LACKS
 from kraftwreck.histories.undecodable import UNDECODABLE
 from kraftwreck.nemesis.coverage import Coverage
 from kraftwreck.nemesis.registry import families
@@ -81,8 +82,8 @@ def fault_pairs(kinds: Iterable[str], simulated: bool) -> Iterator[str]:
     classes = [
         f"{name}/{shape}"
         for name in kinds
-        if not (simulated and families()[name].only_on_hosts)
         for shape in families()[name].shapes
+        if not (simulated and families()[name].features(shape).intersection(SIMULATOR_LACKS))
     ]
     for first, second in product(classes, classes):
         yield f"{first} > {second}"

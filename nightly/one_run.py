@@ -15,7 +15,7 @@ from pathlib import Path
 from kraftwreck.harness.command_line import command_line
 from kraftwreck.histories.exit_codes import FAILED
 from kraftwreck.nemesis.coverage import Coverage
-from kraftwreck.nightly.attempt import CASE, OUTPUT, Attempt, Attempts, Desk
+from kraftwreck.nightly.attempt import CASE, OUTPUT, Attempt, Attempts, ChildRegistry
 from kraftwreck.nightly.child import Ended
 from kraftwreck.nightly.classify import Judged
 from kraftwreck.nightly.config import CLEAN, SIM, Config
@@ -41,12 +41,17 @@ class Runner:
     """Makes the runs of one night; used from several threads."""
 
     def __init__(
-        self, config: Config, folder: NightFolder, trees: Trees, tools: Tools, desk: Desk
+        self,
+        config: Config,
+        folder: NightFolder,
+        trees: Trees,
+        tools: Tools,
+        children: ChildRegistry,
     ) -> None:
         self._config = config
         self._folder = folder
-        self._attempts = Attempts(config, trees, tools, desk)
-        self._shrinker = Shrinker(config.limits, tools, desk)
+        self._attempts = Attempts(config, trees, tools, children)
+        self._shrinker = Shrinker(config.limits, tools, children)
         self._lock = threading.Lock()
         self._kinds: dict[_KIND, int] = {}
         """The run that represents a kind of failure, by build, checker and type."""

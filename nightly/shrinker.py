@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from kraftwreck.harness.archive import PROJECT_TREE
-from kraftwreck.nightly.attempt import Desk, InterruptedRun
+from kraftwreck.nightly.attempt import ChildRegistry, InterruptedRun
 from kraftwreck.nightly.child import Child
 from kraftwreck.nightly.config import Limits
 from kraftwreck.nightly.record import Failure
@@ -22,10 +22,10 @@ _SLACK, _SLACK_S = 6.0, 60.0
 class Shrinker:
     """Shrinks one failure after the other, each for at most ``limits.shrink_s`` CPU seconds."""
 
-    def __init__(self, limits: Limits, tools: Tools, desk: Desk) -> None:
+    def __init__(self, limits: Limits, tools: Tools, children: ChildRegistry) -> None:
         self._limits = limits
         self._tools = tools
-        self._desk = desk
+        self._children = children
         self._spent_s = 0.0
         self._lock = threading.Lock()
 
@@ -45,7 +45,7 @@ class Shrinker:
         command += ["--save", str(case.parent), "--name", SHRUNK]
         # When told to end, the search keeps the best case so far.
         child = Child(polite=True, group=True, grace_s=LAST_RUNS_S)
-        self._desk.add(child)
+        self._children.add(child)
         try:
             ended = child.run(
                 command,
@@ -55,7 +55,7 @@ class Shrinker:
                 environment=self._tools.environment(PROJECT_TREE),
             )
         finally:
-            self._desk.remove(child)
+            self._children.remove(child)
         with self._lock:
             self._spent_s += ended.cpu_s - budget_s
         if ended.stopped:

@@ -14,6 +14,7 @@ from typing import Final
 
 from kraftwreck.nodes.broker.broker import FIRST_CORRELATION, Broker
 from kraftwreck.nodes.broker.leadership import controller_of
+from kraftwreck.nodes.consensus.containment import contained
 from kraftwreck.nodes.consensus.effects import (
     Abandon,
     ApiRequest,
@@ -29,7 +30,6 @@ from kraftwreck.nodes.consensus.effects import (
     Tick,
 )
 from kraftwreck.nodes.consensus.kraft import poll, snapshots
-from kraftwreck.nodes.consensus.kraft.containment import contained
 from kraftwreck.nodes.consensus.kraft.leader import Leader
 from kraftwreck.nodes.consensus.kraft.replica import Replica
 from kraftwreck.nodes.consensus.kraft.requests import handle_request

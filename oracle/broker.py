@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from kraftwreck.harness.kafka_client import KafkaClient
 from kraftwreck.nodes.log.format import format_directory
 from kraftwreck.oracle.controller import HOST, LISTENER, TEST_FLAGS, quorum_properties
 from kraftwreck.oracle.java import java_command
 from kraftwreck.oracle.process import Process
+from kraftwreck.systems.kraft.client import KafkaClient
 
 CLIENT_LISTENER: Final = "PLAINTEXT"
 ASK_MS: Final = 2000
@@ -72,7 +72,7 @@ class Broker(Process):
             answer = client.call("Metadata", 9, {"topics": []}, ASK_MS)
         finally:
             client.close()
-        found = answer.body["brokers"] if answer.status == "ok" else []
+        found = answer.response["brokers"] if answer.status == "ok" else []
         return {broker["node_id"] for broker in found}
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from kraftwreck.harness.kafka_client import KafkaClient
 from kraftwreck.nodes.log.format import load_meta
 from kraftwreck.nodes.log.uuids import random_uuid, to_text
 from kraftwreck.nodes.protocol.errors import NONE, TOPIC_ALREADY_EXISTS
 from kraftwreck.oracle.controller import HOST, Controller, KafkaController, OurController
+from kraftwreck.systems.kraft.client import KafkaClient
 
 T = TypeVar("T")
 Body = dict[str, Any]
@@ -156,7 +156,7 @@ class Quorum:
             answer = client.call(api, version, body, timeout_ms)
         finally:
             client.close()
-        return answer.body if answer.status == "ok" else None
+        return answer.response if answer.status == "ok" else None
 
     def describe(self, node: int) -> Body | None:
         """Return the metadata partition of DescribeQuorum, None unless ``node`` leads."""

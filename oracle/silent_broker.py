@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
-from kraftwreck.harness.kafka_client import KafkaClient
 from kraftwreck.nodes.log.uuids import random_uuid
 from kraftwreck.nodes.protocol.errors import NONE
 from kraftwreck.oracle.controller import HOST
+from kraftwreck.systems.kraft.client import KafkaClient
 
 HEARTBEAT_S: Final = 0.5
 TIMEOUT_MS: Final = 3000
@@ -86,7 +86,7 @@ class SilentBroker:
             else ("BrokerHeartbeat", 1, self._heartbeat(self._epoch))
         )
         answered = client.call(api, version, body, TIMEOUT_MS)
-        answer = answered.body
+        answer = answered.response
         if answered.status != "ok" or answer["error_code"] != NONE:
             return False
         if self._epoch is None:

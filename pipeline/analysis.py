@@ -52,17 +52,13 @@ def analyze_run(spark: SparkSession, folder: Path) -> dict[str, Any]:
     begun = monotonic()
     folder = folder.resolve()
     with scratch("silver") as place:
-        done = compute(spark, [folder], lambda table: place / table)
+        done = compute(spark, [folder], lambda table: place / table, at_once=True)
         try:
             if done.refused:
                 raise PipelineError(f"no run can be read: {done.refused[run_id(folder)]}")
-            tables = {name: frame.toArrow() for name, frame in done.frames.items()}
         finally:
             done.release()
-    tables = {
-        name: _sorted(conform(table, PER_RUN[name]))
-        for name, table in {**tables, **done.tables}.items()
-    }
+    tables = {name: _sorted(conform(done.tables[name], schema)) for name, schema in PER_RUN.items()}
     target = folder / ANALYSIS
     target.mkdir(exist_ok=True)
     for name, table in tables.items():

@@ -1,7 +1,8 @@
 """Spark started at the beginning of a run and used at its end.
 
-Starting Spark takes as long as many a test; during the test it costs nothing. The worker is a
-separate process, so that neither its death nor its memory affects the run.
+Starting Spark takes as long as many a test. Until its first request the worker gets a small share
+of the processors. It is a separate process, so that neither its death nor its memory affects the
+run.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import selectors
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -22,6 +24,10 @@ from kraftwreck.histories.store import RUNNING
 from kraftwreck.pipeline.java import PipelineError, java_version
 
 TIMEOUT_S = 120.0
+_IN_BACKGROUND, _LIKE_OTHERS = 5, 0
+"""Nice values of the worker's session before and after its first request. Linux shares processors
+among sessions first (autogroups, sched(7)): the nice value of a process only counts within its
+own session."""
 
 
 class Handle:
@@ -57,6 +63,7 @@ class Handle:
         deadline = monotonic() + timeout_s
         stdin = self._process.stdin
         assert stdin is not None
+        _share(self._process.pid, _LIKE_OTHERS)
         with contextlib.suppress(OSError):  # If it died, its last answer has the reason.
             stdin.write(msgspec.json.encode(request) + b"\n")
             stdin.flush()
@@ -69,19 +76,27 @@ class Handle:
         return answer
 
     def close(self) -> None:
-        """Let the worker end, without waiting for it."""
-        if self._process.stdin is not None and not self._process.stdin.closed:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
+        """Let the worker end, without waiting for it: a thread does that."""
+        self._hang_up()
+        threading.Thread(target=self._reap, name="spark-end", daemon=True).start()
 
     def wait(self, timeout_s: float = TIMEOUT_S) -> None:
         """Close and wait; kill a worker that does not end in time."""
-        self.close()
+        self._hang_up()
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+        self._reap()
+
+    def _hang_up(self) -> None:
+        """Close the worker's input, at whose end it ends."""
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+
+    def _reap(self) -> None:
+        self._process.wait()
         if self._process.stdout is not None:
             self._process.stdout.close()
 
@@ -129,4 +144,11 @@ def start(
         cwd=IMPORT_ROOT,
         start_new_session=True,
     )
+    _share(process.pid, _IN_BACKGROUND)
     return Handle(process, run_folder.resolve())
+
+
+def _share(session: int, nice: int) -> None:
+    """Set the nice value of a session of processes, where the kernel has such values."""
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{session}/autogroup").write_text(str(nice))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,17 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from kraftwreck.histories.tables import HistoryError
 from kraftwreck.histories.verdict import Validity, merge_valid
 from kraftwreck.pipeline import judging, silver
-from kraftwreck.pipeline.gold_frames import leaders, of_findings, of_operations, open_table
+from kraftwreck.pipeline.collected import by_run as collected_by_run
+from kraftwreck.pipeline.collected import collect
+from kraftwreck.pipeline.findings import collected_tables, in_driver, needed
+from kraftwreck.pipeline.gold_frames import (
+    BY_SECOND,
+    latency_by_run,
+    leaders,
+    of_findings,
+    of_operations,
+    open_table,
+)
 from kraftwreck.pipeline.runs import describe, read_test, run_id
 from kraftwreck.pipeline.schemas import GOLD, SILVER
 from kraftwreck.pipeline.slugs import slug
@@ -23,6 +34,8 @@ from kraftwreck.pipeline.windows import earliest
 
 _VALIDITY: dict[str, Validity] = {"true": True, "false": False, "unknown": "unknown"}
 Row = dict[str, Any]
+Tests = dict[str, tuple[Path, Row, Row]]
+"""The folder of each run, its ``test.json``, and its description."""
 
 
 @dataclass
@@ -48,57 +61,95 @@ def compute(
     folders: Sequence[Path],
     place: Callable[[str], Path],
     watch: Callable[[str], None] = lambda _: None,
+    *,
+    at_once: bool = False,
 ) -> Computed:
     """Compute the tables of the runs in ``folders``.
 
     ``place`` returns the folder for the silver files of a table. Call :meth:`Computed.release`
-    when the frames have been written.
+    when the frames have been written. ``at_once`` is for a single run: its silver files are written
+    while it is judged, and all its tables are collected: no frames are left.
     """
     done = Computed()
-    tests: dict[str, tuple[Path, Row, Row]] = {}
+    tests: Tests = {}
     for folder in folders:
         try:
             test = read_test(folder)
             tests[run_id(folder)] = (folder, test, describe(folder, test))
         except HistoryError as error:
             done.refused[run_id(folder)] = str(error)
-    written = _write_silver(spark, [folder for folder, _, _ in tests.values()], place)
-    for row in written:
+    all_folders = [folder for folder, _, _ in tests.values()]
+    if at_once:
+        with ThreadPoolExecutor(1, "judge") as pool:
+            judged = pool.submit(_judge_at_once, spark, all_folders)
+            written = _write_silver(spark, all_folders, place)
+            _refuse(done, written)
+            watch("silver")
+            done.tables = collect(*_opened(spark, done, written))
+            watch("gold")
+        findings_here = judged.result()
+        done.tables |= collected_tables(findings_here)
+        told = needed(findings_here)
+        _refuse(done, [row for row in told if row["table"] == judging.REFUSED])
+        by_run = collected_by_run(done.tables)
+    else:
+        written = _write_silver(spark, all_folders, place)
+        _refuse(done, written)
+        watch("silver")
+        findings = _judge(spark, [t[0] for run, t in tests.items() if run not in done.refused])
+        done.cached.append(findings)
+        told = in_driver(findings)
+        _refuse(done, [row for row in told if row["table"] == judging.REFUSED])
+        operations, trace = _opened(spark, done, written)
+        done.frames = of_findings(findings.where(~F.col("run").isin(list(done.refused))))
+        done.frames |= {**of_operations(operations), "leaders": leaders(trace)}
+        done.cached.append(done.frames[BY_SECOND])
+        by_run = _by_run(done.frames.pop(BY_SECOND), operations)
+    watch("judged")
+    good = {run: test for run, test in tests.items() if run not in done.refused}
+    _add_runs(done, written, good, [row for row in told if row["run"] in good], by_run)
+    return done
+
+
+def _refuse(done: Computed, rows: list[Row]) -> None:
+    """Refuse the runs that ``rows``, of written files or of judges, have an error for."""
+    for row in rows:
         if row["error"] is not None:
             done.refused.setdefault(row["run"], row["error"])
-    watch("silver")
-    findings = _judge(spark, [t[0] for run, t in tests.items() if run not in done.refused])
-    done.cached.append(findings)
-    for row in findings.where(F.col("table") == judging.REFUSED).toArrow().to_pylist():
-        done.refused.setdefault(row["run"], row["error"])
-    watch("judged")
-    good = {run: told for run, told in tests.items() if run not in done.refused}
+
+
+def _opened(spark: SparkSession, done: Computed, written: list[Row]) -> tuple[DataFrame, DataFrame]:
+    """Return the operations and the trace of the runs that were not refused."""
     for row in written:
-        if row["rows"] and row["run"] in good:
+        if row["rows"] and row["run"] not in done.refused:
             done.silver[row["table"]].append(Path(row["file"]))
     operations = open_table(spark, "silver/operations", done.silver["operations"])
-    frames = of_operations(operations)
-    done.cached.append(frames["by second"])
-    told = of_findings(findings.where(~F.col("run").isin(list(done.refused))))
-    by_run = _by_run(frames.pop("by second"), operations)
-    done.frames = {
-        **frames,
-        "leaders": leaders(open_table(spark, "silver/trace", done.silver["trace"])),
-        **told,
-    }
+    return operations, open_table(spark, "silver/trace", done.silver["trace"])
+
+
+def _add_runs(
+    done: Computed,
+    written: list[Row],
+    good: Tests,
+    told: list[Row],
+    by_run: dict[str, Row],
+) -> None:
+    """Add the tables of runs and recoveries, with what was ``told`` of the runs."""
     facts = _facts(written)
-    verdicts = told["verdicts"].toArrow().to_pylist()
-    counting = findings.where(F.col("table") == judging.COUNTING).select("run", "error")
-    how = {row["run"]: row["error"] for row in counting.toArrow().to_pylist()}
-    first = told["anomalies"].where("number = 0").select("run", "checker", "type")
-    rows = _runs(good, facts, by_run, verdicts, first.toArrow().to_pylist())
+    rows = _runs(
+        good,
+        facts,
+        by_run,
+        [row for row in told if row["table"] == "verdicts"],
+        [row for row in told if row["table"] == "anomalies"],
+    )
+    how = {row["run"]: row["error"] for row in told if row["table"] == judging.COUNTING}
     for each in rows:
         each["coverage"] = how.get(each["run"])
-    done.tables = {
+    done.tables |= {
         "runs": pa.Table.from_pylist(rows, schema=GOLD["runs"]),
         "recoveries": pa.Table.from_pylist(_recoveries(good, facts), schema=GOLD["recoveries"]),
     }
-    return done
 
 
 def _frame(spark: SparkSession, rows: list[tuple[str, ...]], schema: str) -> DataFrame:
@@ -125,12 +176,18 @@ def _write_silver(
     return found
 
 
-def _judge(spark: SparkSession, folders: list[Path]) -> DataFrame:
+def _judge(spark: SparkSession, folders: list[Path], *, cached: bool = True) -> DataFrame:
     rows: list[tuple[str, ...]] = [(run_id(f), str(f), str(f)) for f in folders]
-    if not rows:
-        return spark.createDataFrame([], judging.FINDINGS).cache()
-    frame = _frame(spark, rows, judging.RUNS)
-    return frame.mapInArrow(judging.findings, judging.FINDINGS).cache()
+    if rows:
+        frame = _frame(spark, rows, judging.RUNS)
+        findings = frame.mapInArrow(judging.findings, judging.FINDINGS)
+    else:
+        findings = spark.createDataFrame([], judging.FINDINGS)
+    return findings.cache() if cached else findings
+
+
+def _judge_at_once(spark: SparkSession, folders: list[Path]) -> pa.Table:
+    return _judge(spark, folders, cached=False).toArrow()
 
 
 def _by_run(by_second: DataFrame, operations: DataFrame) -> dict[str, Row]:
@@ -141,10 +198,7 @@ def _by_run(by_second: DataFrame, operations: DataFrame) -> dict[str, Row]:
         .groupBy("run")
         .agg((F.count_if(F.col("ok") > 0) / F.count("*")).alias("availability"))
     )
-    latency = operations.groupBy("run").agg(
-        F.percentile("latency_ms", 0.5).alias("p50_ms"),
-        F.percentile("latency_ms", 0.99).alias("p99_ms"),
-    )
+    latency = latency_by_run(operations)
     rows = available.join(latency, "run", "left").toArrow().to_pylist()
     return {row["run"]: row for row in rows}
 

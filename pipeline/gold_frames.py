@@ -13,6 +13,7 @@ from kraftwreck.pipeline.schemas import GOLD, SILVER
 
 _QUANTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 _TOGETHER = "quantiles"
+BY_SECOND = "by second"
 _WORDS = {"string": "string", "int64": "long", "double": "double", "bool": "boolean",
           "list<item: string>": "array<string>", "list<item: int64>": "array<long>",
           "timestamp[us, tz=UTC]": "timestamp"}  # fmt: skip
@@ -35,15 +36,36 @@ def open_table(spark: SparkSession, table: str, files: Sequence[Path]) -> DataFr
 
 def of_operations(operations: DataFrame) -> dict[str, DataFrame]:
     """Return the tables computed from the operations. ``rates`` and ``latency`` share one cached
-    pass, under the key ``"by second"``, which the caller must release."""
-    by_second = operations.groupBy("run", "second", "f").agg(
-        F.count("*").alias("invoked"), *map(_ended, ("ok", "fail", "info")), *_latency()
-    )
-    by_second = _apart(by_second).cache()
+    pass, under the key :data:`BY_SECOND`, which the caller must release."""
+    seconds = by_second(operations).cache()
     return {
-        "by second": by_second,
-        "rates": by_second.select("run", "second", "f", "invoked", "ok", "fail", "info"),
-        "latency": by_second.where("count > 0").select(*GOLD["latency"].names),
+        BY_SECOND: seconds,
+        "rates": seconds.select(*GOLD["rates"].names),
+        "latency": seconds.where("count > 0").select(*GOLD["latency"].names),
+        **of_windows(operations),
+    }
+
+
+def by_second(operations: DataFrame) -> DataFrame:
+    """Return counts and latencies by run, second and function."""
+    return _apart(
+        operations.groupBy("run", "second", "f").agg(
+            F.count("*").alias("invoked"), *map(_ended, ("ok", "fail", "info")), *_latency()
+        )
+    )
+
+
+def latency_by_run(operations: DataFrame) -> DataFrame:
+    """Return the latency of each run as a whole."""
+    return operations.groupBy("run").agg(
+        F.percentile("latency_ms", 0.5).alias("p50_ms"),
+        F.percentile("latency_ms", 0.99).alias("p99_ms"),
+    )
+
+
+def of_windows(operations: DataFrame) -> dict[str, DataFrame]:
+    """Return the tables by the faults that were in force."""
+    return {
         "latency_by_fault": _apart(
             operations.where("latency_ms is not null")
             .groupBy("run", "fault_window", "f")

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from kraftwreck.checkers.linearizability.keyed import explain, model_of, verdicts_of
 from kraftwreck.checkers.recorded.run_data import RunData
-from kraftwreck.checkers.registry import check
+from kraftwreck.checkers.registry import GROUP, check
+from kraftwreck.histories.plugins import plugins
 from kraftwreck.histories.verdict import Anomaly, Validity
 from kraftwreck.nemesis.coverage import Coverage, coverage
 from kraftwreck.pipeline.apart import Died, Tell, apart
@@ -60,6 +61,7 @@ REFUSED = "refused"
 
 def findings(batches: Batches) -> Iterator[pa.RecordBatch]:
     """Yield the rows of ``verdicts``, ``anomalies``, ``keys`` and ``coverage`` of each run."""
+    plugins(GROUP)  # Imported here, once, and not again in every separate process.
     for row in _rows(batches):
         try:
             rows = survived(Path(row["folder"]))

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from kraftwreck.checkers.bad_input import BAD_INPUT, reason_of
 from kraftwreck.checkers.catalogue import HistoryModel, Settings, find
 from kraftwreck.histories.columns import read_table
 from kraftwreck.histories.events import Event, of_ops
@@ -24,7 +25,6 @@ from kraftwreck.histories.operation import Op
 from kraftwreck.histories.source import HistoryFile, Source
 from kraftwreck.histories.tables import from_table, to_text
 from kraftwreck.histories.verdict import Anomaly, CheckerResult, merge_valid
-from kraftwreck.pipeline.silver import one_line
 
 BY_KEY = frozenset(
     {
@@ -41,7 +41,7 @@ _TASKS = (
     "history string, file string, kind string, shard long, shards long, model string, "
     "settings string"
 )
-_TOLD = "history string, shard long, keys boolean, result string, error string"
+_TOLD = "history string, shard long, keys boolean, result string, error string, bad_input boolean"
 _TOLD_ARROW = pa.schema(
     [
         ("history", pa.string()),
@@ -49,13 +49,31 @@ _TOLD_ARROW = pa.schema(
         ("keys", pa.bool_()),
         ("result", pa.string()),
         ("error", pa.string()),
+        ("bad_input", pa.bool_()),
     ]
 )
 _MERGED = ("keys", "operations", "configurations", "keys_decided_by_sorting")
 
 
 class KeyedError(Exception):
-    """A history cannot be judged; one line with its name and the reason."""
+    """A model does not judge each key alone."""
+
+
+class Unjudged(msgspec.Struct):
+    """The reason, one line, for which a history has no verdict.
+
+    ``bad_input`` says that the history is the cause, and not a checker that raised.
+    """
+
+    text: str
+    bad_input: bool
+
+
+class Verdicts(msgspec.Struct):
+    """Results by the names of histories; those in ``unjudged`` have none."""
+
+    results: dict[str, CheckerResult]
+    unjudged: dict[str, Unjudged]
 
 
 class Job(msgspec.Struct, kw_only=True):
@@ -117,13 +135,12 @@ def can_be_keyed(entry: HistoryModel, settings: Settings) -> bool:
     return settings.engine == "native" and (entry.name in BY_KEY or by_key)
 
 
-def check_keyed(spark: SparkSession, jobs: Sequence[Job]) -> dict[str, CheckerResult]:
-    """Judge many histories at once; return their results by name.
+def check_keyed(spark: SparkSession, jobs: Sequence[Job]) -> Verdicts:
+    """Judge many histories at once; one that cannot be judged does not affect the others.
 
     A folder whose files are sharded by key, as in a run folder, is read once. Of any other file,
     every task reads everything and judges its keys. ``stats`` has the values that can be added.
-    Raises :class:`KeyedError` for a model that does not judge each key alone, and for the first
-    history that cannot be read or judged.
+    Raises :class:`KeyedError` for a model that does not judge each key alone.
     """
     cores = spark.sparkContext.defaultParallelism
     rows: list[tuple[Any, ...]] = []
@@ -145,15 +162,22 @@ def check_keyed(spark: SparkSession, jobs: Sequence[Job]) -> dict[str, CheckerRe
     told = tasks.mapInArrow(_judge, _TOLD).toArrow().to_pylist()
     parts_of: dict[str, list[CheckerResult]] = {job.history: [] for job in jobs}
     empty: dict[str, CheckerResult] = {}
+    unjudged: dict[str, Unjudged] = {}
     for row in sorted(told, key=lambda row: (row["history"], row["shard"])):
         if row["error"] is not None:
-            raise KeyedError(row["error"])
+            unjudged.setdefault(row["history"], Unjudged(row["error"], row["bad_input"]))
+            continue
         result = msgspec.json.decode(row["result"], type=CheckerResult)
         if row["keys"]:
             parts_of[row["history"]].append(result)
         else:
             empty[row["history"]] = result
-    return {name: merge(parts or [empty[name]]) for name, parts in parts_of.items()}
+    results = {
+        name: merge(parts or [empty[name]])
+        for name, parts in parts_of.items()
+        if name not in unjudged
+    }
+    return Verdicts(results, unjudged)
 
 
 def _judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -167,7 +191,8 @@ def _judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 told["keys"] = _has_any(source)
                 told["result"] = msgspec.json.encode(report.result, enc_hook=str).decode()
             except Exception as error:
-                told["error"] = one_line(error, row["history"])
+                told["error"] = reason_of(error)
+                told["bad_input"] = isinstance(error, BAD_INPUT)
             yield pa.RecordBatch.from_pylist([told], schema=_TOLD_ARROW)
 
 
@@ -215,7 +240,7 @@ def merge(parts: Sequence[CheckerResult]) -> CheckerResult:
 
 
 def serve(spark: SparkSession, request: list[dict[str, Any]]) -> dict[str, Any]:
-    """Answer the worker's request ``{"check": [job, …]}``: ``{"results": {history: …}}``."""
+    """Answer the worker's request ``{"check": [job, …]}``: :class:`Verdicts` as a map."""
     jobs = msgspec.convert(request, list[Job])
-    results = check_keyed(spark, jobs)
-    return {"results": msgspec.to_builtins(results, enc_hook=str)}
+    answer: dict[str, Any] = msgspec.to_builtins(check_keyed(spark, jobs), enc_hook=str)
+    return answer

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kraftwreck.checkers.recorded.capture import INPUTS, asker_of
-from kraftwreck.harness.simulated.messages import facts
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import RequestReceived, ResponseReceived
 from kraftwreck.nodes.server.plain import from_plain
 from kraftwreck.reports.node_lanes import Clocks
 from kraftwreck.reports.operations import Interned
 from kraftwreck.reports.run_folder import Run
+from kraftwreck.systems.kraft.simulated.messages import facts
 
 FILE = "messages.jsonl"
 NEAR_US = 1_500_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kraftwreck.checkers.invariants.table import TABLE
-from kraftwreck.checkers.invariants.table_controller import LIVENESS
+from kraftwreck.checkers.kraft.invariants.table import TABLE
+from kraftwreck.checkers.kraft.invariants.table_controller import LIVENESS
 from kraftwreck.reports.bands import Band
 from kraftwreck.reports.node_lanes import NodeLane
 from kraftwreck.reports.words import seconds_text

@@ -6,19 +6,21 @@ charts from data embedded in the page.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
+from kraftwreck.histories.operation import INVOKE
 from kraftwreck.reports import words
-from kraftwreck.reports.anomaly_view import EVENT_FIELDS, anomaly_views
+from kraftwreck.reports.anomaly_view import EVENT_FIELDS, AnomalyView, anomaly_views
 from kraftwreck.reports.bands import Band, join_faults
 from kraftwreck.reports.downloads import downloads, write_downloads
 from kraftwreck.reports.facts import MAX_REPORTS
 from kraftwreck.reports.messages import Diagram, diagram, moments_of
-from kraftwreck.reports.node_lanes import clocks, node_lane
+from kraftwreck.reports.node_lanes import NodeLane, clocks, node_lane
 from kraftwreck.reports.operations import TYPES, Operations, join_operations, seconds
 from kraftwreck.reports.packing import pack_columns, pack_json, pack_text, script_json, smallest
 from kraftwreck.reports.page import ASSETS, environment, policy, style
@@ -71,71 +73,101 @@ def render_report(run: Run) -> str:
     if not run.timed:
         for anomaly in anomalies:
             anomaly.leave_times_out()
-    per_second = seconds(ops)
     elections = [s.start for lane in lanes for s in lane.segments if s.state == "leader"]
     moments = moments_of(((a.start, a.end) for a in anomalies), elections)
     messages = Diagram() if run.bare else diagram(run, moments, clock)
     if messages.note:
         notes.append(messages.note)
-    fs = {int(i): ops.texts[int(i)] for i in np.unique(ops.f)}
-    data = {
-        "end": end,
-        "lanes": ops.lanes,
-        "types": TYPES,
-        "fs": fs,
-        "nodes": [lane.as_json() for lane in lanes],
-        "faults": [band.as_json() for band in bands],
-        "anomalies": [anomaly.as_json() for anomaly in anomalies],
-        "seconds": per_second,
-        "messages": pack_json(messages.as_json()),
-    }
-    beside, missing = ([], []) if run.bare else downloads(run.folder)
-    css = style()
-    script = _script()
-    events = sum(len(rows) for rows in run.traces.values())
-    scope = words.run_scope(len(ops), events, len(bands))
-    if run.bare:
-        scope = words.plural(len(ops), "operation") + run.test["without"]
+    css, script = style(), _script()
+    drawn = _Drawn(end, ops, lanes, bands, anomalies, messages)
     return (
         environment()
         .get_template("report.html.j2")
         .render(
-            **_verdict_words(run, len(anomalies), scope),
-            bare=run.bare,
-            timed=run.timed,
-            lanes=lanes,
-            name=words.run_name(run.test),
-            seed=run.test.get("seed", "unknown"),
-            started=words.started(run.test),
-            brief_facts="" if run.bare else words.brief_facts(run.test),
+            **_of_the_run(run, len(anomalies), _scope(run, len(ops), len(bands))),
+            **_of_the_timeline(drawn),
             notes=notes,
-            facts=run.test["facts"] if run.bare else words.facts(run.test),
-            repeat=words.repeat_command(run.test),
-            anomalies=anomalies,
-            left_out=max(_anomaly_count(run) - MAX_REPORTS, 0),
-            listed=LISTED,
-            event_fields=list(EVENT_FIELDS.values()),
-            bands=bands,
-            operation_count=f"{len(ops):,}",
-            type_counts=type_counts(ops),
-            latency_words=latency_words(ops),
-            fs=fs,
-            numbers=numbers(ops),
-            messages=messages,
-            any_clock=any(lane.ahead for lane in lanes),
-            leaders=leaders(lanes),
-            files=[] if run.bare else files(run.folder),
-            downloads=beside,
-            missing_downloads=missing,
-            test=run.test,
-            data=script_json(data),
-            plot=script_json(_plot(ops)),
-            details=script_json(_details(ops)),
             css=Markup(css),  # noqa: S704 - our own asset
             script=Markup(script),  # noqa: S704 - our own asset
             policy=policy(css, script),
         )
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """The content of a page's timeline, which ends at ``end`` (nanoseconds)."""
+
+    end: int
+    ops: Operations
+    lanes: list[NodeLane]
+    bands: list[Band]
+    anomalies: list[AnomalyView]
+    messages: Diagram
+
+
+def _scope(run: Run, operations: int, faults: int) -> str:
+    if run.bare:
+        return words.plural(operations, "operation") + str(run.test["without"])
+    final = sum(op.final and op.type == INVOKE for op in run.ops)
+    events = sum(len(rows) for rows in run.traces.values())
+    return words.run_scope(operations - final, final, events, faults)
+
+
+def _of_the_run(run: Run, anomalies: int, scope: str) -> dict[str, Any]:
+    """Return the template's values about the run as a whole."""
+    beside, missing = ([], []) if run.bare else downloads(run.folder)
+    return {
+        **_verdict_words(run, anomalies, scope),
+        "bare": run.bare,
+        "timed": run.timed,
+        "name": words.run_name(run.test),
+        "seed": run.test.get("seed", "unknown"),
+        "started": words.started(run.test),
+        "brief_facts": "" if run.bare else words.brief_facts(run.test),
+        "facts": run.test["facts"] if run.bare else words.facts(run.test),
+        "repeat": words.repeat_command(run.test),
+        "left_out": max(_anomaly_count(run) - MAX_REPORTS, 0),
+        "files": [] if run.bare else files(run.folder),
+        "downloads": beside,
+        "missing_downloads": missing,
+        "test": run.test,
+    }
+
+
+def _of_the_timeline(drawn: _Drawn) -> dict[str, Any]:
+    """Return the template's values about operations, nodes, faults, anomalies and messages."""
+    ops, lanes = drawn.ops, drawn.lanes
+    fs = {int(i): ops.texts[int(i)] for i in np.unique(ops.f)}
+    data = {
+        "end": drawn.end,
+        "lanes": ops.lanes,
+        "types": TYPES,
+        "fs": fs,
+        "nodes": [lane.as_json() for lane in lanes],
+        "faults": [band.as_json() for band in drawn.bands],
+        "anomalies": [anomaly.as_json() for anomaly in drawn.anomalies],
+        "seconds": seconds(ops),
+        "messages": pack_json(drawn.messages.as_json()),
+    }
+    return {
+        "lanes": lanes,
+        "anomalies": drawn.anomalies,
+        "listed": LISTED,
+        "event_fields": list(EVENT_FIELDS.values()),
+        "bands": drawn.bands,
+        "operation_count": f"{len(ops):,}",
+        "type_counts": type_counts(ops),
+        "latency_words": latency_words(ops),
+        "fs": fs,
+        "numbers": numbers(ops),
+        "messages": drawn.messages,
+        "any_clock": any(lane.ahead for lane in lanes),
+        "leaders": leaders(lanes),
+        "data": script_json(data),
+        "plot": script_json(_plot(ops)),
+        "details": script_json(_details(ops)),
+    }
 
 
 def _script() -> str:

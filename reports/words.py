@@ -56,12 +56,17 @@ def verdict_sentence(verdict: Verdict | None, found: int, scope: str) -> str:
     return f"{text} It rests on {strength.sentence(measured.stats)}."
 
 
-def run_scope(operations: int, events: int, faults: int) -> str:
-    """Name what the checkers of a run judged."""
-    return (
-        f"{plural(operations, 'operation')}, {plural(events, 'trace event')} and "
-        f"{plural(faults, 'fault')}"
-    )
+def run_scope(operations: int, final: int, events: int, faults: int) -> str:
+    """Name what the checkers of a run judged.
+
+    ``operations`` are those on which the verdict's strength rests; ``final`` ones, which read the
+    state after the last heal, are counted apart.
+    """
+    parts = [plural(operations, "operation")]
+    if final:
+        parts.append(plural(final, "final operation"))
+    parts.append(plural(events, "trace event"))
+    return f"{', '.join(parts)} and {plural(faults, 'fault')}"
 
 
 def _found(verdict: Verdict | None, found: int, scope: str) -> str:

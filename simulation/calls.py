@@ -1,8 +1,6 @@
 """The calls of clients. A client is never cut off: it runs on the control host.
 
 A call is refused if no process runs, and lost if the process dies or the answer takes too long.
-Voter changes are requests of the quorum, from any sender, and the node gets them as such
-(``nodes.consensus.kraft.messages``).
 """
 
 from __future__ import annotations
@@ -10,16 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kraftwreck.nodes.consensus.effects import ApiRequest, Event, FatalError, RequestReceived
-from kraftwreck.nodes.consensus.endpoint import Endpoint
-from kraftwreck.nodes.consensus.kraft.messages import (
-    AddRaftVoterRequest,
-    RemoveRaftVoterRequest,
-    Request,
-    Response,
-    VoterChangeResponse,
-)
-from kraftwreck.simulation.encoding import carried_request
+from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.simulation.binding import Binding
 from kraftwreck.simulation.host import ClientCall, Host
 from kraftwreck.simulation.timeline import CLIENT, Timeline
 
@@ -29,38 +19,9 @@ CLIENT_LATENCY = 300
 CLIENT_HOST = "control"
 """The host of clients, as nodes see it."""
 
-Done = Callable[[str, dict[str, Any], str | None], None]
-"""Called with the outcome of a client's call: status (ok, refused, lost), body, error."""
-
-
-def quorum_request(api: str, body: dict[str, Any]) -> Request | None:
-    """Return a client's request as a request of the quorum; None if it is not one."""
-    if api == "AddRaftVoter":
-        return AddRaftVoterRequest(
-            cluster_id=body["cluster_id"],
-            timeout_ms=body["timeout_ms"],
-            voter_id=body["voter_id"],
-            directory=body["voter_directory_id"],
-            endpoints=tuple(
-                (listener["name"], Endpoint(listener["host"], listener["port"]))
-                for listener in body["listeners"]
-            ),
-            ack_when_committed=body.get("ack_when_committed", True),
-        )
-    if api == "RemoveRaftVoter":
-        return RemoveRaftVoterRequest(
-            cluster_id=body["cluster_id"],
-            voter_id=body["voter_id"],
-            directory=body["voter_directory_id"],
-        )
-    return None
-
-
-def answer_body(message: Response) -> dict[str, Any]:
-    """Return the body of the answer to a client's voter change."""
-    if not isinstance(message, VoterChangeResponse):
-        raise FatalError(f"a client that asked for a voter change was answered {message!r}")
-    return {"throttle_time_ms": 0, "error_code": message.error, "error_message": message.text}
+Done = Callable[[str, Any, str | None], None]
+"""Called with the outcome of a client's call: status (ok, refused, lost), answer, error. The answer
+is None unless the status is ok."""
 
 
 class Calls:
@@ -71,15 +32,15 @@ class Calls:
         self,
         time: Timeline,
         hosts: dict[int, Host],
-        deliver: Callable[[Host, Event], None],
+        deliver: Callable[[Host, Any], None],
         token: Callable[[], int],
+        binding: Binding,
     ) -> None:
         self._time = time
         self._hosts = hosts
         self._deliver = deliver
         self._token = token
-        self.carried = False
-        """Whether requests of the quorum pass through the bytes of the protocol."""
+        self._binding = binding
         self.on_call: list[Callable[[ClientCall], None]] = []
         """Called with each client request when it reaches a running node."""
         self._number = 0
@@ -93,9 +54,7 @@ class Calls:
         self,
         client: int,
         host: Host,
-        api: str,
-        version: int,
-        body: dict[str, Any],
+        request: Any,
         timeout: int,
         done: Done,
         listener: str | None = None,
@@ -103,16 +62,15 @@ class Calls:
         """Send a client's request; ``done`` is called once with the outcome. See ``World.call``."""
         time = self._time
         self._number += 1
+        request, message = self._binding.prepared(request)
         call = ClientCall(
             client,
             host.id,
             host.life,
             self._number,
-            api,
-            version,
-            body,
+            request,
             listener or host.listener,
-            quorum_request(api, body),
+            message,
             time.now,
         )
         self._done[call.number] = done
@@ -123,9 +81,9 @@ class Calls:
         time.schedule(time.now + CLIENT_LATENCY, "call", call)
         time.schedule(time.now + timeout, "call-failed", call, "timeout")
 
-    def answer(self, call: ClientCall, body: dict[str, Any]) -> None:
+    def answer(self, call: ClientCall, answer: Any) -> None:
         """Send the node's answer to the client."""
-        self._time.schedule(self._time.now + CLIENT_LATENCY, "answer", call, body)
+        self._time.schedule(self._time.now + CLIENT_LATENCY, "answer", call, answer)
 
     def abandon(self, call: ClientCall) -> None:
         """Close the client's connection on behalf of the node."""
@@ -140,41 +98,32 @@ class Calls:
         host = self._hosts[call.node]
         if host.node is None or host.life != call.node_life:
             return  # The connection was reset when the process died.
-        message = call.message
-        if message is not None and self.carried:
-            try:
-                message = carried_request(call.client, call.number, message)
-            except FatalError:
-                # A request that a node cannot read only makes it close the connection.
-                self._on_call_failed(call, "reset", None)
-                return
+        binding = self._binding
+        try:
+            message = binding.arriving(call)
+        except FatalError:
+            # A request that a node cannot read only makes it close the connection.
+            self._on_call_failed(call, "reset", None)
+            return
         for told in self.on_call:
             told(call)
         token = self._token()
         host.tokens[token] = call
-        self._time.fact(f"call {call.client} {call.node} {call.api} {token}")
-        if message is not None:
-            self._deliver(host, RequestReceived(token, message))
-        else:
-            request = ApiRequest(
-                token, call.api, call.version, call.body, call.listener, CLIENT_HOST
-            )
-            self._deliver(host, request)
+        self._time.fact(f"call {call.client} {call.node} {binding.name(call.request)} {token}")
+        self._deliver(host, binding.called(token, call, message))
 
-    def _on_answer(self, call: ClientCall, body: dict[str, Any], _c: Any) -> None:
-        self._complete(call, "ok", body, None)
+    def _on_answer(self, call: ClientCall, answer: Any, _c: Any) -> None:
+        self._complete(call, "ok", answer, None)
 
     def _on_call_failed(self, call: ClientCall, why: str, _c: Any) -> None:
         if why == "refused":
-            self._complete(call, "refused", {}, "connection refused")
+            self._complete(call, "refused", None, "connection refused")
         elif why == "reset":
-            self._complete(call, "lost", {}, "connection reset")
+            self._complete(call, "lost", None, "connection reset")
         else:
-            self._complete(call, "lost", {}, "timed out")
+            self._complete(call, "lost", None, "timed out")
 
-    def _complete(
-        self, call: ClientCall, status: str, body: dict[str, Any], error: str | None
-    ) -> None:
+    def _complete(self, call: ClientCall, status: str, answer: Any, error: str | None) -> None:
         if call.done:
             return
         call.done = True
@@ -182,4 +131,4 @@ class Calls:
         if call in pending:
             pending.remove(call)
         self._time.fact(f"answered {call.client} {call.number} {status}")
-        self._done.pop(call.number)(status, body, error)
+        self._done.pop(call.number)(status, answer, error)

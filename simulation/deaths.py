@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from kraftwreck.nodes.consensus.effects import Trace
-from kraftwreck.nodes.log.quorum_state import QuorumStateError
-from kraftwreck.nodes.log.recovery import LogCorruptError
 from kraftwreck.simulation.host import Host
 
 
@@ -30,9 +28,7 @@ def refuses(host: Host, error: Exception) -> bool:
 
     A process refuses a damaged disk as corrupt. On a failing disk the first reads and writes fail.
     """
-    if isinstance(error, LogCorruptError | QuorumStateError):
-        return host.disk.damaged
-    return failed(host, error)
+    return host.disk.refuses(error) or failed(host, error)
 
 
 def failed(host: Host, error: Exception) -> bool:

@@ -40,8 +40,15 @@ from kraftwreck.nodes.log.recovery import LogCorruptError
 from kraftwreck.nodes.log.snapshots import parse_snapshot_name, snapshot_name
 from kraftwreck.nodes.server.storage import Storage
 from kraftwreck.simulation.disk_check import disagreements
-from kraftwreck.simulation.disk_index import DiskIndex, Durable, SnapshotId, batch_range
-from kraftwreck.simulation.disk_trouble import DiskTrouble, Kind
+from kraftwreck.simulation.disk_index import (
+    CACHED,
+    DiskIndex,
+    Durable,
+    SnapshotId,
+    batch_range,
+    fact,
+)
+from kraftwreck.simulation.disk_trouble import DiskError, DiskTrouble, Kind
 from kraftwreck.simulation.filesystem import Crash, Filesystem, Inode, Loss
 
 __all__ = [
@@ -74,10 +81,6 @@ _MOST_STEPS: dict[type, int] = {
 
 RECOVERY_STEPS = 12
 _LOG_AND_MORE = ("log", "log", "snapshot", "quorum-state", "checkpoint")
-
-
-class DiskError(Exception):
-    """A node requested an operation that no storage can do, such as a cut inside a batch."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -375,6 +378,28 @@ class Disk(DiskIndex):
         inode.data += part
         self._torn = True
         return {"torn": True, "file": name, "byte": length, "bytes": len(part), "of": len(batch)}
+
+    def cached(self, effect: Durable) -> bool:
+        """Whether ``effect`` ends when the page cache has it."""
+        return type(effect) in CACHED
+
+    def early(self, effect: Durable) -> bool:
+        """Whether watches must see ``effect`` even if a crash interrupted it: the next start shows
+        whether it happened."""
+        return isinstance(effect, AppendLog | FinishSnapshot)
+
+    def fact(self, effect: Durable) -> str:
+        """Return the text that stands for ``effect`` in a run's digest."""
+        return fact(effect)
+
+    @property
+    def start_steps(self) -> int:
+        """The most file changes of a start."""
+        return RECOVERY_STEPS
+
+    def refuses(self, error: Exception) -> bool:
+        """Whether a start refused the damaged disk as corrupt."""
+        return isinstance(error, LogCorruptError | QuorumStateError) and self.damaged
 
     @property
     def damaged(self) -> bool:

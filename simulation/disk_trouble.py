@@ -24,6 +24,10 @@ MOST_SPACE = 3_000
 """Most bytes that are left on a disk that is about to be full."""
 
 
+class DiskError(Exception):
+    """A node requested an operation that no storage can do, such as a cut inside a batch."""
+
+
 class DiskTrouble:
     """One trouble, drawn from ``number``.
 

@@ -9,40 +9,38 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kraftwreck.nodes.consensus.effects import DURABLE, AppendLog, Effect, FinishSnapshot
-from kraftwreck.nodes.consensus.recovered import Recovered
 from kraftwreck.nodes.draw import draw, draw_below
-from kraftwreck.simulation.disk import RECOVERY_STEPS, DiskError
-from kraftwreck.simulation.disk_index import CACHED, Durable, fact
+from kraftwreck.simulation.disk_trouble import DiskError
 from kraftwreck.simulation.host import DiskWork, Host
-from kraftwreck.simulation.knobs import Knobs
+from kraftwreck.simulation.knobs import WorldKnobs
 from kraftwreck.simulation.timeline import Timeline
 
 PAGE_CACHE_WRITE = 10
 """Microseconds of a write without a flush."""
 
-DURABLE_TYPES: frozenset[type] = frozenset(DURABLE)
-
 
 class DiskWorker:
-    """Carries out durable effects in virtual time.
+    """Carries out effects of the types ``durable`` in virtual time.
 
     ``on_disk`` is called with each operation just before it reaches the disk.
     """
 
-    def __init__(self, time: Timeline, seed: int, knobs: Knobs) -> None:
-        self.on_disk: list[Callable[[Host, Durable], None]] = []
+    def __init__(
+        self, time: Timeline, seed: int, knobs: WorldKnobs, durable: frozenset[type]
+    ) -> None:
+        self.on_disk: list[Callable[[Host, Any], None]] = []
         self._time = time
         self._seed = seed
         self._knobs = knobs
+        self._durable = durable
 
-    def begin(self, host: Host, effects: Sequence[Effect]) -> int:
+    def begin(self, host: Host, effects: Sequence[Any]) -> int:
         """Make the host busy with the durable ones of ``effects``; return when it is done."""
         at = self._time.now
         operations: list[tuple[int, Any]] = []
-        rest: list[Effect] = []
+        rest: list[Any] = []
         for effect in effects:
-            if type(effect) in DURABLE_TYPES:
+            if type(effect) in self._durable:
                 at += self._duration(host, effect)
                 operations.append((at, effect))
             else:
@@ -50,8 +48,8 @@ class DiskWorker:
         host.busy = DiskWork(operations, rest, self._time.now)
         return at
 
-    def _duration(self, host: Host, effect: Effect) -> int:
-        if type(effect) in CACHED:
+    def _duration(self, host: Host, effect: Any) -> int:
+        if host.disk.cached(effect):
             return PAGE_CACHE_WRITE
         host.disk_count += 1
         low, high = self._knobs.fsync_min, self._knobs.fsync_max
@@ -76,10 +74,10 @@ class DiskWorker:
             disk.note(effect)
         host.busy.operations = []
 
-    def _tell(self, host: Host, effect: Durable) -> None:
+    def _tell(self, host: Host, effect: Any) -> None:
         for told in self.on_disk:
             told(host, effect)
-        self._time.fact(f"d {host.id} {fact(effect)}")
+        self._time.fact(f"d {host.id} {host.disk.fact(effect)}")
 
     def interrupt(self, host: Host) -> None:
         """Let the process die during its disk work: complete operations stay, and of the one
@@ -93,7 +91,7 @@ class DiskWorker:
                     number = draw(self._seed, "torn", host.id, host.disk_count)
                     # The next start shows whether these two happened. No node has reported them,
                     # but if they happened, the watchers need them.
-                    early = isinstance(effect, AppendLog | FinishSnapshot)
+                    early = disk.early(effect)
                     if early:
                         self._tell(host, effect)
                     if disk.interrupt(effect, number):
@@ -107,15 +105,16 @@ class DiskWorker:
         except (DiskError, OSError):
             return  # The process dies anyway, and the operation fails.
 
-    def recover(self, host: Host) -> Recovered:
+    def recover(self, host: Host) -> Any:
         """Start a process from the host's disk; sometimes one before it dies during its start.
 
         Raises what :meth:`simulation.disk.Disk.recover` does.
         """
         key = self._seed, "recovery", host.id, host.life
         disk = host.disk
-        if disk.trouble is None and host.life > 1 and draw_below(4, *key) == 0:
-            disk.begin(draw_below(RECOVERY_STEPS, *key, "steps"), draw(*key, "torn"))
+        steps = disk.start_steps
+        if steps and disk.trouble is None and host.life > 1 and draw_below(4, *key) == 0:
+            disk.begin(draw_below(steps, *key, "steps"), draw(*key, "torn"))
             if draw_below(100, *key, "power") < self._knobs.power_loss:
                 disk.lose_power(draw(*key, "lost"))
         return disk.recover()

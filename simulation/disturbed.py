@@ -12,12 +12,13 @@ Disturbances delay no message by more than :data:`LATEST`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from kraftwreck.histories.disturbance import Disturbance
 from kraftwreck.nodes.draw import draw
-from kraftwreck.simulation.network import ApiMessage, Network, Rpc
+from kraftwreck.simulation.binding import Binding
+from kraftwreck.simulation.network import Network, Rpc
 
 LATEST = 2_000_000
 """The longest delay (µs) that disturbances add to a message."""
@@ -27,7 +28,11 @@ RETRANSMISSION = 200_000
 
 RETRANSMISSIONS = 3
 
-_RULE_PARTS = {"request": ("request", "both"), "response": ("response", "both")}
+_RULE_PARTS = {
+    "request": ("request", "both"),
+    "response": ("response", "both"),
+    "post": ("request", "both"),
+}
 
 
 class Fate(NamedTuple):
@@ -61,8 +66,9 @@ class _Dice:
 class Disturbances:
     """The disturbances in force on ``network``; ``rules`` are those of each link."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, binding: Binding) -> None:
         self._network = network
+        self._binding = binding
         self.rules: dict[tuple[int, int], tuple[Disturbance, ...]] = {}
         self.counts: dict[str, int] = {}
         """How many messages were delayed, lost, reset, dropped, duplicated, reordered since
@@ -82,12 +88,14 @@ class Disturbances:
         return counts
 
     def fate(self, now: int, kind: str, rpc: Rpc, source: int, destination: int) -> Fate:
-        """Return the fate of ``rpc`` (``kind`` is "request" or "response") sent at ``now``."""
-        network = self._network
+        """Return the fate of ``rpc`` sent at ``now``; ``kind`` is "request", "response" or "post"
+        (a one-way message)."""
+        network, binding = self._network, self._binding
         rules = [
             rule
             for rule in self.rules.get((source, destination), ())
-            if rule.part in _RULE_PARTS[kind] and (not rule.apis or api_of(rpc) in rule.apis)
+            if rule.part in _RULE_PARTS[kind]
+            and (not rule.apis or binding.name(rpc.message) in rule.apis)
         ]
         if not rules:
             return Fate(network.arrival(now, source, destination))
@@ -117,7 +125,7 @@ class Disturbances:
             if dice.percent(rule.drop):
                 self._count("dropped")
                 gone = True
-            if kind == "request" and dice.percent(rule.duplicate):
+            if kind != "response" and dice.percent(rule.duplicate):
                 again = 1 + dice.below(rule.again + 1)
         extra = min(extra, LATEST)
         at = network.arrival(now, source, destination, extra, ordered=ordered)
@@ -127,25 +135,10 @@ class Disturbances:
             return Fate(-1)
         behind = min(behind, LATEST - extra)
         at += behind
-        if not again or isinstance(rpc.message, ApiMessage):
+        if not again or not binding.copies(rpc.message):
             return Fate(at)
         self._count("duplicated")
         return Fate(at, -1, at + min(again, LATEST - extra - behind + 1))
 
     def _count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
-
-
-def api_of(rpc: Rpc) -> str:
-    """Return the name of the RPC."""
-    message = rpc.message
-    if isinstance(message, ApiMessage):
-        return message.api
-    return type(message).__name__.removesuffix("Request")
-
-
-def copy_of(rpc: Rpc) -> Rpc:
-    """Return a second copy of a request, which no process waits for."""
-    message = rpc.message
-    assert not isinstance(message, ApiMessage)
-    return replace(rpc, message=replace(message))

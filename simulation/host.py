@@ -7,48 +7,130 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kraftwreck.histories.trace import TraceEvent
-from kraftwreck.nodes.consensus.effects import Effect, Event
-from kraftwreck.nodes.consensus.kraft.messages import Request
-from kraftwreck.nodes.consensus.recovered import Recovered
 from kraftwreck.simulation.clocks import Clock
-from kraftwreck.simulation.disk import Disk
-from kraftwreck.simulation.disk_index import Durable
+from kraftwreck.simulation.disk_trouble import DiskTrouble, Kind
 from kraftwreck.simulation.network import Rpc
 
 
-class SimNode(Protocol):
-    """The interface of a node in the simulator; ``nodes.node.Node`` implements it."""
+class Core(Protocol):
+    """A pure state machine, the process of a host.
+
+    It has no socket, clock, file, thread or random source. Events and effects are the values that
+    its :class:`~simulation.binding.Binding` names.
+    """
 
     @property
     def deadline(self) -> int:
         """Monotonic microseconds of the next Tick that it needs."""
         ...
 
-    def start(self, now: int, wall_ms: int) -> list[Effect]: ...
+    def start(self, now: int, wall_ms: int) -> list[Any]:
+        """Return the first effects. ``now`` is the monotonic clock in microseconds, ``wall_ms`` the
+        wall clock in milliseconds."""
+        ...
 
-    def step(self, event: Event, now: int, wall_ms: int) -> list[Effect]: ...
+    def step(self, event: Any, now: int, wall_ms: int) -> list[Any]:
+        """Handle one event; return its effects."""
+        ...
 
 
-class NodeFactory(Protocol):
-    """Makes the process of a host from the contents of its disk."""
+class CoreFactory(Protocol):
+    """Makes the process of a host from ``recovered``, the contents of its disk."""
 
-    def __call__(self, host: Host, recovered: Recovered, now: int, wall_ms: int) -> SimNode: ...
+    def __call__(self, host: Host, recovered: Any, now: int, wall_ms: int) -> Core: ...
+
+
+class SimulatedDisk(Protocol):
+    """The disk of a host: carries out durable effects, and loses what a crash may lose.
+
+    ``directory`` identifies it. ``findings`` are the faults that the last start found, ``refusal``
+    is the reason why the last start was refused because of a hardware fault.
+    """
+
+    directory: bytes
+    findings: list[str]
+    refusal: str | None
+    trouble: DiskTrouble | None
+
+    @property
+    def damaged(self) -> bool:
+        """Whether a bit is flipped and no start has repaired it."""
+        ...
+
+    @property
+    def start_steps(self) -> int:
+        """The number of file changes of a start, at most; 0: a start changes nothing."""
+        ...
+
+    def cached(self, effect: Any) -> bool:
+        """Whether ``effect`` ends when the page cache has it; all others wait for the platter."""
+        ...
+
+    def early(self, effect: Any) -> bool:
+        """Whether watches must see ``effect`` even if a crash interrupted it."""
+        ...
+
+    def fact(self, effect: Any) -> str:
+        """Return a short text that stands for ``effect`` in a run's digest."""
+        ...
+
+    def write(self, effect: Any) -> None:
+        """Carry out ``effect`` in the files. Raises OSError if the hardware fails."""
+        ...
+
+    def note(self, effect: Any) -> None:
+        """Record that ``effect`` was carried out."""
+        ...
+
+    def interrupt(self, effect: Any, draw: int) -> bool:
+        """Let the process die during ``effect``; return whether it was carried out."""
+        ...
+
+    def process_ended(self) -> None:
+        """End the process, with its locks and open files."""
+        ...
+
+    def lose_power(self, draw: int) -> object:
+        """Drop what is not on the platter, except for what ``draw`` chooses."""
+        ...
+
+    def begin(self, steps: int, torn: int = 0) -> None:
+        """Let a process start and die again after ``steps`` changes of files."""
+        ...
+
+    def recover(self) -> Any:
+        """Start a process: return the state on disk."""
+        ...
+
+    def refuse(self, reason: str) -> None:
+        """Note that a process has read the disk and stopped."""
+        ...
+
+    def refuses(self, error: Exception) -> bool:
+        """Whether a start may end with ``error`` because the disk is damaged."""
+        ...
+
+    def begin_trouble(self, kind: Kind, draw: int) -> DiskTrouble:
+        """Begin trouble of this ``kind`` with the hardware."""
+        ...
+
+    def end_trouble(self) -> dict[str, Any]:
+        """End the hardware trouble; return its effects."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
 class ClientCall:
-    """A client's request; ``node_life`` is the process it was sent to. ``message`` is the form
-    for the node if the request is one of the quorum; ``sent`` is the time (µs)."""
+    """A client's request; ``node_life`` is the process it was sent to. ``message`` is another form
+    of it for the node (:meth:`~simulation.binding.Binding.prepared`), ``sent`` the time (µs)."""
 
     client: int
     node: int
     node_life: int
     number: int
-    api: str
-    version: int
-    body: dict[str, Any]
+    request: Any
     listener: str
-    message: Request | None = None
+    message: Any = None
     sent: int = 0
     done: bool = False
 
@@ -57,8 +139,8 @@ class ClientCall:
 class DiskWork:
     """The durable effects of one step, each with the time at which it is complete."""
 
-    operations: list[tuple[int, Durable]]
-    effects: list[Effect]
+    operations: list[tuple[int, Any]]
+    effects: list[Any]
     begun: int = 0
 
 
@@ -73,9 +155,9 @@ class Host:
     id: int
     name: str
     clock: Clock
-    listener: str = "CONTROLLER"
-    disk: Disk = field(default_factory=Disk)
-    node: SimNode | None = None
+    disk: SimulatedDisk
+    listener: str = ""
+    node: Core | None = None
     incarnation: int = 0
     """The incarnation that the node gets: the number of processes with a trace, and the present
     one."""
@@ -85,7 +167,7 @@ class Host:
     busy: DiskWork | None = None
     frozen: bool = False
     """Disk work ended while the process was stopped; its messages leave on resume."""
-    inbox: deque[Event] = field(default_factory=deque)
+    inbox: deque[Any] = field(default_factory=deque)
     timer: int = -1
     wake: int = 0
     """Virtual time of the node's deadline as of its last step."""
@@ -102,8 +184,8 @@ class Host:
     disk_count: int = 0
     stopping: bool = False
     """A shutdown of the process was requested."""
-    clean_epoch: int = -1
-    """The broker epoch that the previous process left after a clean shutdown, else -1."""
+    left: Any = None
+    """The :class:`Stopped` effect of the previous process after a graceful shutdown, else None."""
     stuck: int = 0
     """Ticks in a row that did not move the deadline."""
 
@@ -114,6 +196,13 @@ class Host:
         """
         begun = max(since, self.resumed_at) + slack
         return self.clock.elapsed(begun, now) if begun < now else 0
+
+    def origin(self, token: int) -> tuple[bool, int]:
+        """Return the sender of the open request ``token``: (whether a client, number of it)."""
+        asked = self.tokens[token]
+        if isinstance(asked, Rpc):
+            return False, asked.source
+        return True, asked.client
 
     def process_ended(self) -> None:
         """Forget everything that was in memory only."""

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from kraftwreck.nodes.consensus.effects import (
-    ApiRequest,
-    ApiResponseReceived,
-    Event,
-    RequestReceived,
-    ResponseReceived,
-    Shutdown,
-)
+from typing import Any
+
+from kraftwreck.nodes.consensus.effects import Shutdown
 from kraftwreck.nodes.draw import draw
+from kraftwreck.simulation.binding import Binding
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.timeline import WorldError
-from kraftwreck.simulation.wires import Wires
 
 _SIGNAL = 1 << 32
 """Stands for the connection of a signal, which is independent of all connections."""
 
 
-def shuffle(host: Host, wires: Wires, seed: int, now: int) -> None:
+def shuffle(host: Host, binding: Binding, seed: int, now: int) -> None:
     """Shuffle queued messages: those of different connections may be read in any order."""
 
-    def connection(event: Event) -> tuple[bool, int]:
-        if isinstance(event, ResponseReceived | ApiResponseReceived):
-            return False, event.source
-        if isinstance(event, RequestReceived | ApiRequest):
-            return wires.origin(host, event.token)
+    def connection(event: Any) -> tuple[bool, int]:
         if isinstance(event, Shutdown):
             return False, _SIGNAL
-        raise WorldError(f"{event!r} waits for {host.name}")
+        found = binding.connection(host, event)
+        if found is None:
+            raise WorldError(f"{event!r} waits for {host.name}")
+        return found
 
-    def order(event: Event) -> int:
+    def order(event: Any) -> int:
         client, number = connection(event)
         return draw(seed, "read-order", host.id, now, client, number)
 

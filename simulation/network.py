@@ -13,30 +13,16 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from kraftwreck.nodes.consensus.kraft.messages import Request, Response
 from kraftwreck.nodes.draw import draw
-from kraftwreck.simulation.knobs import Knobs
+from kraftwreck.simulation.knobs import WorldKnobs
 
 _NUMBERS = 8
 """Random numbers taken from one hash."""
 
 
 @dataclass(slots=True, eq=False)
-class ApiMessage:
-    """A request of one node to another outside of the quorum protocol: API, version, body.
-
-    ``quorum`` is set if the sender's core has sent it as a quorum request nevertheless.
-    """
-
-    api: str
-    version: int
-    body: dict[str, Any]
-    quorum: bool = False
-
-
-@dataclass(slots=True, eq=False)
 class Rpc:
-    """A request between nodes on its way, being handled, or answered.
+    """A request between nodes on its way, being handled, or answered; or a one-way message.
 
     The lives are those of both ends when it was sent: a process that started later has no part
     in the connection. ``named`` is the sender's id of its destination.
@@ -48,11 +34,11 @@ class Rpc:
     destination_life: int
     named: int
     correlation: int
-    message: Request | ApiMessage
+    message: Any
     sent: int
     key: int = 0
     """The sender's key of it while it waits: see ``Wires``."""
-    answer: Response | dict[str, Any] | None = None
+    answer: Any = None
     arrived: int = 0
     """When the destination got it; long after ``sent`` if a cut had delayed it."""
 
@@ -72,7 +58,7 @@ class Network:
     """Connectivity and latencies between hosts. Times are microseconds of virtual time."""
 
     seed: int
-    knobs: Knobs
+    knobs: WorldKnobs
     dropped: dict[int, int] = field(default_factory=dict)
     """Messages dropped on arrival, by receiver, since the last heal."""
     held: list[tuple[str, Rpc]] = field(default_factory=list)

@@ -1,62 +1,37 @@
-"""Connections between nodes: the RPCs of the quorum, and brokers' requests to controllers.
+"""Connections between nodes: requests with answers, and one-way messages.
 
 A request to a dead process fails fast (connection refused, or reset when it died with the
 request open). A request to a process that is cut off or stopped hangs until the request timeout.
-Nodes find each other by the host name of an endpoint; without an endpoint, by node id.
+Nodes find each other by the host name of an endpoint; without an endpoint, by node id. The
+:class:`~simulation.binding.Binding` knows the messages and the events by which they arrive.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from kraftwreck.nodes.consensus.effects import (
-    Abandon,
-    ApiReply,
-    ApiRequest,
-    ApiResponseReceived,
-    Event,
-    FatalError,
-    Reply,
-    RequestReceived,
-    ResponseReceived,
-    Send,
-    SendApi,
-    SnapshotReply,
-)
+from kraftwreck.nodes.consensus.effects import Abandon, FatalError, Send
 from kraftwreck.nodes.consensus.endpoint import Endpoint
-from kraftwreck.nodes.consensus.kraft.messages import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    FetchSnapshotResponse,
-    QuorumResponse,
-    Response,
-)
 from kraftwreck.nodes.draw import draw
-from kraftwreck.nodes.protocol.apis import SUPPORTED
-from kraftwreck.nodes.protocol.codec import ProtocolError, decode, encode
-from kraftwreck.nodes.protocol.errors import SNAPSHOT_NOT_FOUND
-from kraftwreck.simulation.calls import Calls, answer_body
-from kraftwreck.simulation.damage import carries, damaged
-from kraftwreck.simulation.disturbed import Disturbances, copy_of
-from kraftwreck.simulation.encoding import carried_answer, carried_request
+from kraftwreck.simulation.binding import Binding
+from kraftwreck.simulation.calls import Calls
+from kraftwreck.simulation.disturbed import Disturbances
 from kraftwreck.simulation.host import ClientCall, Host
-from kraftwreck.simulation.knobs import Knobs
-from kraftwreck.simulation.network import ApiMessage, Network, Rpc
+from kraftwreck.simulation.knobs import WorldKnobs
+from kraftwreck.simulation.network import Network, Rpc
 from kraftwreck.simulation.timeline import NET, TIMER, Timeline
-
-KRAFT_FEATURE = "kraft.version"
 
 
 class Wires:
     """Carries messages between ``hosts``; ``deliver`` hands an event to a node.
 
-    ``calls`` are those of clients. ``on_send`` is called with each quorum request of a node, and
-    ``on_reply`` with each answer to a quorum request of another node. ``on_api_reply`` is called
-    with each answer to another request of a node, ``on_client_reply`` with each to a client's. A
-    host's open requests are known by correlation id, requests outside of the quorum protocol by its
-    complement. ``flips`` is the chance, in per mille, that an answer with records arrives with a
-    damaged byte.
+    ``calls`` are those of clients. ``on_send`` is called with each :class:`Send` of a node,
+    ``on_reply`` with each answer to another node as the answering node means it, and
+    ``on_client_reply`` with each answer to a client. A host's open requests are known by
+    correlation id; a binding with requests of another kind keys those by its complement.
+    ``flips`` is the chance, in per mille, that a message which can be damaged arrives damaged.
     """
 
     def __init__(
@@ -64,26 +39,27 @@ class Wires:
         time: Timeline,
         hosts: dict[int, Host],
         seed: int,
-        knobs: Knobs,
-        deliver: Callable[[Host, Event], None],
+        knobs: WorldKnobs,
+        deliver: Callable[[Host, Any], None],
+        binding: Binding,
     ) -> None:
         self.network = Network(seed, knobs)
-        self.disturbances = Disturbances(self.network)
-        self.calls = Calls(time, hosts, deliver, self._token)
+        self.disturbances = Disturbances(self.network, binding)
+        self.calls = Calls(time, hosts, deliver, self._token, binding)
         self.on_send: list[Callable[[Host, Send], None]] = []
-        self.on_reply: list[Callable[[Host, Rpc, Reply], None]] = []
-        self.on_api_reply: list[Callable[[Host, Rpc, dict[str, Any]], None]] = []
-        self.on_client_reply: list[Callable[[Host, ClientCall, dict[str, Any]], None]] = []
+        self.on_reply: list[Callable[[Host, Rpc, Any], None]] = []
+        self.on_client_reply: list[Callable[[Host, ClientCall, Any], None]] = []
         self._time = time
         self._hosts = hosts
         self._by_name = {host.name: host for host in hosts.values()}
         self._knobs = knobs
         self._deliver = deliver
-        self._tokens = 0
-        self._carried = self.calls.carried = knobs.wire
+        self._binding = binding
+        self._tokens = self._posts = 0
         self.flips = knobs.flip
         time.register("request", NET, self._on_request)
         time.register("response", NET, self._on_response)
+        time.register("post", NET, self._on_post)
         time.register("failed", NET, self._on_failed)
         time.register("sweep", TIMER, self._on_sweep)
 
@@ -97,25 +73,15 @@ class Wires:
         """Carry out a node's :class:`Send`; FatalError for a peer that does not exist."""
         for told in self.on_send:
             told(host, effect)
-        target = self._find(effect.destination, effect.endpoint)
+        target = self.find(effect.destination, effect.endpoint)
         if target is host and effect.destination == host.id:
             raise FatalError(f"a request to node {effect.destination}, which is no peer")
-        message = effect.message
-        if type(message) is ApiVersionsRequest:
-            asked = _api_message("ApiVersions", {}, quorum=True)
-            self._send(host, target, effect.destination, effect.correlation, asked)
-        else:
-            if self._carried:
-                message = carried_request(host.id, effect.correlation, message)
-            self._send(host, target, effect.destination, effect.correlation, message)
+        message = self._binding.request(host, effect)
+        number = effect.correlation
+        self.dispatch(host, target, effect.destination, number, number, message)
 
-    def send_api(self, host: Host, effect: SendApi) -> None:
-        """Carry out a node's :class:`SendApi`, which may be to itself."""
-        target = self._find(effect.destination, effect.endpoint)
-        message = _api_message(effect.api, effect.body)
-        self._send(host, target, effect.destination, effect.correlation, message)
-
-    def _find(self, destination: int, endpoint: Endpoint | None) -> Host:
+    def find(self, destination: int, endpoint: Endpoint | None) -> Host:
+        """Return the host that a message is sent to; FatalError if there is none."""
         if endpoint is not None:
             target = self._by_name.get(endpoint.host)
         else:
@@ -125,12 +91,12 @@ class Wires:
             raise FatalError(f"a request to {where}, which is no peer")
         return target
 
-    def _send(self, host: Host, target: Host, named: int, correlation: int, message: Any) -> None:
+    def dispatch(
+        self, host: Host, target: Host, named: int, correlation: int, key: int, message: Any
+    ) -> None:
+        """Send a request to ``target``, which the sender calls ``named``; it waits as ``key``."""
         time, network = self._time, self.network
         now, source, to = time.now, host.id, target.id
-        key = correlation
-        if type(message) is ApiMessage and not message.quorum:
-            key = ~correlation
         life = host.life
         rpc = Rpc(source, life, to, target.life, named, correlation, message, now, key)
         host.requests[key] = rpc
@@ -154,7 +120,7 @@ class Wires:
             self.network.reset_link(source, destination)
             time.schedule(fate.reset, "failed", rpc)
         if fate.copy >= 0:
-            time.schedule(fate.copy, kind, copy_of(rpc))
+            time.schedule(fate.copy, kind, replace(rpc, message=self._binding.copy(rpc.message)))
 
     def _on_request(self, rpc: Rpc, _b: Any, _c: Any) -> None:
         host = self._hosts[rpc.destination]
@@ -169,49 +135,69 @@ class Wires:
         host.tokens[token] = rpc
         rpc.arrived = self._time.now
         self._time.fact(f"> {rpc.source} {rpc.destination} {rpc.correlation}")
-        message = rpc.message
-        if type(message) is ApiMessage:
-            sender = self._hosts[rpc.source].name
-            asked = ApiRequest(token, message.api, message.version, message.body, client=sender)
-            self._deliver(host, asked)
+        sender = self._hosts[rpc.source].name
+        self._deliver(host, self._binding.received(token, rpc, sender))
+
+    # --- one-way messages -------------------------------------------------------------------
+
+    def post(self, host: Host, destination: int, message: Any) -> None:
+        """Send a one-way message; it is lost if the other process ends before it arrives."""
+        time, network = self._time, self.network
+        target = self.find(destination, None)
+        source, to = host.id, target.id
+        self._posts += 1
+        if self.flips and self._binding.fragile(message):
+            message = self._flipped(host, to, self._posts, message)
+        rpc = Rpc(source, host.life, to, target.life, to, self._posts, message, time.now, -1)
+        if self.disturbances.rules:
+            self._travel("post", rpc, source, to)
         else:
-            assert not isinstance(message, ApiMessage)
-            self._deliver(host, RequestReceived(token, message))
+            time.schedule(network.arrival(time.now, source, to), "post", rpc)
+
+    def _on_post(self, rpc: Rpc, _b: Any, _c: Any) -> None:
+        host = self._hosts[rpc.destination]
+        if not self.network.hears(rpc.destination, rpc.source):
+            self.network.lose("post", rpc, rpc.destination)
+        elif host.node is not None and host.life == rpc.destination_life:
+            self._time.fact(f"- {rpc.source} {rpc.destination} {rpc.correlation}")
+            self._deliver(host, self._binding.posted(rpc.source, rpc.message))
 
     # --- answers ----------------------------------------------------------------------
 
-    def reply(self, host: Host, effect: Reply | SnapshotReply | ApiReply) -> None:
+    def reply(self, host: Host, effect: Any) -> None:
         """Carry out a node's answer; FatalError for a second one, or one of the wrong kind."""
         target = host.tokens.pop(effect.token, None)
         if target is None:
             raise FatalError(f"request {effect.token} was answered twice")
+        binding = self._binding
         if type(target) is ClientCall:
-            self._reply_to_client(host, target, effect)
+            answer = binding.call_answer(host, target, effect)
+            for asked in self.on_client_reply:
+                asked(host, target, answer)
+            self.calls.answer(target, binding.call_read(target, answer))
             return
         assert isinstance(target, Rpc)
-        asked = target.message
-        if type(effect) is ApiReply:
-            if type(asked) is not ApiMessage:
-                raise FatalError(f"a client's answer to another node: {effect!r}")
-            target.answer = body = _api_answer(asked, effect.body)
-            for heard in self.on_api_reply:
-                heard(host, target, body)
-        else:
-            if type(asked) is ApiMessage:
-                raise FatalError(f"a client's answer to another node: {effect!r}")
-            if type(effect) is SnapshotReply:
-                effect = _with_piece(host, effect)
-            assert isinstance(effect, Reply)
-            for told in self.on_reply:
-                told(host, target, effect)
-            target.answer = effect.message
-            if self._carried or self.flips:
-                self._carry_answer(host, target, effect.message)
+        effect = binding.reply(host, target, effect)
+        for told in self.on_reply:
+            told(host, target, effect)
+        if self.flips and binding.fragile(effect):
+            effect = self._flipped(host, target.source, target.correlation, effect)
+        target.answer = binding.answer(target, effect)
         if self.disturbances.rules:
             self._travel("response", target, host.id, target.source)
         else:
             arrival = self.network.arrival(self._time.now, host.id, target.source)
             self._time.schedule(arrival, "response", target)
+
+    def _flipped(self, host: Host, receiver: int, number: int, effect: Any) -> Any:
+        """Return ``effect``, sometimes with a damaged message."""
+        drawn = draw(self.network.seed, "flip", host.id, receiver, number)
+        if drawn % 1000 >= self.flips:
+            return effect
+        changed = self._binding.damaged(host, effect, drawn)
+        if changed is not effect:
+            self._time.fact(f"flip {host.id} {receiver} {number}")
+        return changed
 
     def abandon(self, host: Host, effect: Abandon) -> None:
         """Close the connection to the sender of a request whose handler failed."""
@@ -222,50 +208,17 @@ class Wires:
             arrival = self.network.arrival(self._time.now, host.id, target.source)
             self._time.schedule(arrival, "failed", target)
 
-    def _reply_to_client(
-        self, host: Host, call: ClientCall, effect: Reply | SnapshotReply | ApiReply
-    ) -> None:
-        if isinstance(effect, ApiReply) == (call.message is not None):
-            raise FatalError(f"a node's answer to a client: {effect!r}")
-        if isinstance(effect, SnapshotReply):
-            effect = _with_piece(host, effect)
-        if isinstance(effect, ApiReply):
-            body = effect.body
-        else:
-            answer: Response = effect.message
-            if self._carried and call.message is not None:
-                answer = carried_answer(call.message, call.number, effect.message)
-            body = answer_body(answer)
-        for asked in self.on_client_reply:
-            asked(host, call, body)
-        self.calls.answer(call, body)
-
-    def _carry_answer(self, host: Host, rpc: Rpc, message: QuorumResponse) -> None:
-        """Put an answer into ``rpc`` as the other end decodes it."""
-        answer: Response = message
-        if self.flips and carries(answer):
-            number = draw(self.network.seed, "flip", host.id, rpc.source, rpc.correlation)
-            if number % 1000 < self.flips:
-                answer = damaged(answer, number, _file_of(host, message))
-                if answer is not message:
-                    self._time.fact(f"flip {host.id} {rpc.source} {rpc.correlation}")
-        if self._carried:
-            assert not isinstance(rpc.message, ApiMessage)
-            assert not isinstance(answer, ApiVersionsResponse)
-            answer = carried_answer(rpc.message, rpc.correlation, answer)
-        rpc.answer = answer
-
     def _on_response(self, rpc: Rpc, _b: Any, _c: Any) -> None:
         if not self.network.hears(rpc.source, rpc.destination):
             self.network.lose("response", rpc, rpc.source)
         elif self._close(rpc):
             self._time.fact(f"< {rpc.source} {rpc.destination} {rpc.correlation}")
-            self._deliver(self._hosts[rpc.source], _heard(rpc, rpc.answer))
+            self._deliver(self._hosts[rpc.source], self._binding.heard(rpc, rpc.answer))
 
     def _on_failed(self, rpc: Rpc, _b: Any, _c: Any) -> None:
         if self._close(rpc):
             self._time.fact(f"x {rpc.source} {rpc.destination} {rpc.correlation}")
-            self._deliver(self._hosts[rpc.source], _heard(rpc, None))
+            self._deliver(self._hosts[rpc.source], self._binding.heard(rpc, None))
 
     def _close(self, rpc: Rpc) -> bool:
         """End the sender's wait for the answer to ``rpc``; return whether it still waited."""
@@ -300,13 +253,6 @@ class Wires:
 
     # --- faults -----------------------------------------------------------------------
 
-    def origin(self, host: Host, token: int) -> tuple[bool, int]:
-        """Return the sender of the request ``token``: (whether a client, number of it)."""
-        asked = host.tokens[token]
-        if isinstance(asked, Rpc):
-            return False, asked.source
-        return True, asked.client
-
     def stop_damaging(self) -> None:
         """Deliver every byte unchanged from now on."""
         self.flips = 0
@@ -330,65 +276,3 @@ class Wires:
                 if rpc.destination == host.id:
                     time.schedule(time.now + self._knobs.latency_min, "failed", rpc)
         self.calls.reset(host)
-
-
-def _heard(rpc: Rpc, answer: Any) -> Event:
-    """Return the event by which a sender learns the outcome of ``rpc``; None: no answer."""
-    message = rpc.message
-    if type(message) is not ApiMessage:
-        return ResponseReceived(rpc.named, rpc.correlation, answer)
-    if not message.quorum:
-        return ApiResponseReceived(rpc.named, rpc.correlation, answer)
-    known = None if answer is None else _versions(answer)
-    return ResponseReceived(rpc.named, rpc.correlation, known)
-
-
-def _versions(body: dict[str, Any]) -> Response:
-    """Return an answer to ApiVersions as the core sees it."""
-    low = high = 0
-    for feature in body["supported_features"]:
-        if feature["name"] == KRAFT_FEATURE:
-            low, high = feature["min_version"], feature["max_version"]
-    return ApiVersionsResponse(body["error_code"], low, high)
-
-
-def _file_of(host: Host, message: QuorumResponse) -> bytes:
-    """Return the snapshot that an answer to FetchSnapshot has a piece of."""
-    if not isinstance(message, FetchSnapshotResponse) or not message.data:
-        return b""
-    name = message.snapshot_end, message.snapshot_epoch
-    return host.disk.read_snapshot(name, 0, message.size) or b""
-
-
-def _with_piece(host: Host, effect: SnapshotReply) -> Reply:
-    """Put the requested bytes into the answer to a FetchSnapshot, read from the disk now."""
-    message = effect.message
-    name = message.snapshot_end, message.snapshot_epoch
-    piece = host.disk.read_snapshot(name, message.position, effect.max_bytes)
-    if piece is None:
-        message.partition_error = SNAPSHOT_NOT_FOUND
-    else:
-        message.data = piece
-    return Reply(effect.token, message)
-
-
-def _api_message(api: str, body: dict[str, Any], *, quorum: bool = False) -> ApiMessage:
-    """Return a request as the other end decodes it.
-
-    It is sent at the highest version, which all nodes here know.
-    """
-    try:
-        version = SUPPORTED[api][1]
-        request = f"{api}Request"
-        sent, _ = decode(request, version, encode(request, version, body))
-    except (KeyError, ProtocolError) as error:
-        raise FatalError(f"a request that cannot be sent, {api}: {error}") from error
-    return ApiMessage(api, version, sent, quorum)
-
-
-def _api_answer(message: ApiMessage, body: dict[str, Any]) -> dict[str, Any]:
-    try:
-        response = f"{message.api}Response"
-        return decode(response, message.version, encode(response, message.version, body))[0]
-    except ProtocolError as error:
-        raise FatalError(f"an answer that cannot be sent, {message.api}: {error}") from error

@@ -16,32 +16,26 @@ from kraftwreck.histories.disturbance import Disturbance
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import (
     Abandon,
-    ApiReply,
-    Effect,
-    Event,
     FatalError,
     Reply,
     RequestReceived,
     ResponseReceived,
     Send,
-    SendApi,
     Shutdown,
-    SnapshotReply,
     Stopped,
     Tick,
     Trace,
 )
-from kraftwreck.nodes.consensus.kraft.messages import Request
 from kraftwreck.nodes.draw import draw, draw_below
+from kraftwreck.simulation.binding import Binding, Outlet
 from kraftwreck.simulation.calls import Done
 from kraftwreck.simulation.clocks import Clock
 from kraftwreck.simulation.deaths import failed, last_words, refuses
-from kraftwreck.simulation.disk import Disk, DiskContent, DiskError
-from kraftwreck.simulation.disk_index import Durable
-from kraftwreck.simulation.disk_work import DURABLE_TYPES, DiskWorker
-from kraftwreck.simulation.host import Host, NodeFactory
+from kraftwreck.simulation.disk_trouble import DiskError
+from kraftwreck.simulation.disk_work import DiskWorker
+from kraftwreck.simulation.host import CoreFactory, Host, SimulatedDisk
 from kraftwreck.simulation.inbox import shuffle
-from kraftwreck.simulation.knobs import Knobs
+from kraftwreck.simulation.knobs import WorldKnobs
 from kraftwreck.simulation.timeline import DISK, TIMER, Timeline, WorldError
 from kraftwreck.simulation.wires import Wires
 
@@ -58,22 +52,30 @@ _STALL = 200_000
 class World(Timeline):
     """Machines in virtual time.
 
-    ``names`` are the hosts in order; the id of a node is its position + 1. ``events`` collects the
-    traces, in order of time. Callbacks: ``on_trace`` gets each trace event, ``on_disk`` each
-    durable operation just before it reaches the disk. ``on_request`` and ``on_response`` get each
-    quorum RPC as its node begins to handle it. ``on_wipe`` gets each disk that was replaced by an
-    empty one, ``on_recovery`` the faults that a start found on its disk.
+    ``names`` are the hosts in order; the id of a node is its position + 1. ``factory`` makes their
+    cores, whose messages and effects ``binding`` knows. ``events`` collects the traces, in order of
+    time. Callbacks: ``on_trace`` gets each trace event, ``on_disk`` each durable operation just
+    before it reaches the disk. ``on_step`` gets each event after its core has handled it,
+    ``on_request`` and ``on_response`` each request of a node and each answer to one as its node
+    begins to handle it. ``on_wipe`` gets each disk that was replaced by an empty one,
+    ``on_recovery`` the faults that a start found on its disk.
     """
 
     def __init__(
-        self, names: Sequence[str], factory: NodeFactory, seed: int, knobs: Knobs | None = None
+        self,
+        names: Sequence[str],
+        factory: CoreFactory,
+        seed: int,
+        knobs: WorldKnobs,
+        binding: Binding,
     ) -> None:
         super().__init__()
         self.seed = seed
-        self.knobs = knobs or Knobs()
+        self.knobs = knobs
         self.events: list[TraceEvent] = []
         self.on_trace: list[Callable[[Host, TraceEvent], None]] = []
-        self.on_request: list[Callable[[Host, Request], None]] = []
+        self.on_step: list[Callable[[Host, Any], None]] = []
+        self.on_request: list[Callable[[Host, Any], None]] = []
         self.on_response: list[Callable[[Host, ResponseReceived], None]] = []
         self.on_wipe: list[Callable[[Host], None]] = []
         self.on_recovery: list[Callable[[Host, list[str]], None]] = []
@@ -86,29 +88,30 @@ class World(Timeline):
             self._hosts[node_id] = Host(
                 id=node_id,
                 name=name,
+                disk=binding.new_disk(),
                 clock=Clock(
                     draw_below(self.knobs.mono_spread, seed, "mono", node_id),
                     draw_below(self.knobs.wall_spread, seed, "wall", node_id),
                 ),
             )
         self.hosts = list(self._hosts.values())
-        self.wires = Wires(self, self._hosts, seed, self.knobs, self._deliver)
-        self._disks = DiskWorker(self, seed, self.knobs)
-        self._outlets: dict[type, Callable[[Host, Any], None]] = {
-            Trace: self._trace,
+        self.wires = Wires(self, self._hosts, seed, self.knobs, self._deliver, binding)
+        self._disks = DiskWorker(self, seed, self.knobs, binding.durable)
+        self._binding = binding
+        self._durable = binding.durable
+        self._outlets: dict[type, Outlet] = {
+            Trace: self.trace,
             Send: self.wires.send,
-            SendApi: self.wires.send_api,
             Reply: self.wires.reply,
-            ApiReply: self.wires.reply,
-            SnapshotReply: self.wires.reply,
             Abandon: self.wires.abandon,
+            **binding.outlets(self),
         }
         self.register("disk", DISK, self._on_disk_done)
         self.register("timer", TIMER, self._on_timer)
         self.register("give-up", TIMER, self._on_give_up)
 
     @property
-    def on_disk(self) -> list[Callable[[Host, Durable], None]]:
+    def on_disk(self) -> list[Callable[[Host, Any], None]]:
         """Callbacks for each durable operation, called just before it reaches the disk."""
         return self._disks.on_disk
 
@@ -118,29 +121,23 @@ class World(Timeline):
             raise WorldError(f"no host {name!r}; there are {', '.join(self._ids)}")
         return self._hosts[self._ids[name]]
 
-    def content(self, name: str) -> DiskContent:
-        """Return the present contents of the node's disk."""
-        return self.host(name).disk.content()
-
     def call(
         self,
         client: int,
         node: str,
-        api: str,
-        version: int,
-        body: dict[str, Any],
+        request: Any,
         timeout: int,
         done: Done,
         listener: str | None = None,
     ) -> None:
         """Send a client's request; ``done`` is called once with the outcome.
 
-        ``client`` numbers the connection. Bodies are not copied: neither side may change one after
-        the call. ``timeout`` is in microseconds, ``listener`` the name of the listener to connect
-        to, None for the host's own.
+        ``client`` numbers the connection. Requests are not copied here: neither side may change
+        one after the call. ``timeout`` is in microseconds, ``listener`` the name of the listener to
+        connect to, None for the host's own.
         """
         host = self.host(node)
-        self.wires.calls.call(client, host, api, version, body, timeout, done, listener)
+        self.wires.calls.call(client, host, request, timeout, done, listener)
 
     # --- faults -----------------------------------------------------------------------
 
@@ -206,13 +203,13 @@ class World(Timeline):
         self._deliver(host, Shutdown())
         return True
 
-    def wipe(self, name: str, disk: Disk) -> None:
+    def wipe(self, name: str, disk: SimulatedDisk) -> None:
         """Replace the host's disk by ``disk``; raises WorldError while a process runs."""
         host = self.host(name)
         if host.node is not None:
             raise WorldError(f"the disk of {name} is in use")
         self.fact(f"wipe {host.id} {disk.directory.hex()}")
-        host.disk, host.clean_epoch = disk, -1
+        host.disk, host.left = disk, None
         for told in self.on_wipe:
             told(host)
 
@@ -233,7 +230,7 @@ class World(Timeline):
         self.fact(f"resume {host.id}")
         host.paused = False
         host.resumed_at = self.now
-        shuffle(host, self.wires, self.seed, self.now)
+        shuffle(host, self._binding, self.seed, self.now)
         if host.frozen:
             host.frozen = False
             work, host.busy = host.busy, None
@@ -275,14 +272,14 @@ class World(Timeline):
 
     # --- running a node ---------------------------------------------------------------
 
-    def _deliver(self, host: Host, event: Event) -> None:
+    def _deliver(self, host: Host, event: Any) -> None:
         if host.paused or host.busy is not None:
             host.inbox.append(event)
         elif host.node is not None:
             self._step(host, event)
             self._arm(host)
 
-    def _step(self, host: Host, event: Event) -> None:
+    def _step(self, host: Host, event: Any) -> None:
         assert host.node is not None
         if type(event) is RequestReceived:
             for told in self.on_request:
@@ -296,6 +293,9 @@ class World(Timeline):
         except Exception as error:
             self._die(host, error)
             return
+        if self.on_step:
+            for watch in self.on_step:
+                watch(host, event)
         if effects:
             self._execute(host, effects)
 
@@ -334,15 +334,15 @@ class World(Timeline):
         if host.stuck > _BUSY_LOOP and host.node is not None:
             self._die(host, FatalError(f"{_BUSY_LOOP} ticks, each at once: a busy loop"))
 
-    def _execute(self, host: Host, effects: list[Effect]) -> None:
+    def _execute(self, host: Host, effects: list[Any]) -> None:
         for effect in effects:
-            if type(effect) in DURABLE_TYPES:
+            if type(effect) in self._durable:
                 self.schedule(self._disks.begin(host, effects), "disk", host, host.life)
                 return
         host.stepped_at = self.now
         self._emit(host, effects)
 
-    def _emit(self, host: Host, effects: list[Effect]) -> None:
+    def _emit(self, host: Host, effects: list[Any]) -> None:
         """Publish the effects of a step once they are durable."""
         try:
             for effect in effects:
@@ -352,14 +352,15 @@ class World(Timeline):
                 elif type(effect) is Stopped:
                     self.fact(f"stopped {host.id}")
                     self._end(host)
-                    host.clean_epoch = effect.broker_epoch
+                    host.left = effect
                     return
                 else:
                     raise WorldError(f"unknown effect {effect!r} of {host.name}")
         except FatalError as error:
             self._die(host, error)
 
-    def _trace(self, host: Host, effect: Trace) -> None:
+    def trace(self, host: Host, effect: Trace) -> None:
+        """Record a trace event of the node."""
         kind, state, epoch, leader = effect.kind, effect.state, effect.epoch, effect.leader
         voted, leo, hw = effect.voted, effect.leo, effect.hw
         mono, wall = host.clock.both(self.now)
@@ -403,7 +404,7 @@ class World(Timeline):
             # The promise is not on disk: the process says so and stops.
             reason = {"reason": f"the disk failed: {trouble}"}
             if host.trace_seq:
-                self._trace(host, last_words(host, "stop", reason))
+                self.trace(host, last_words(host, "stop", reason))
             self._end(host)
             return
         if self.now - work.begun > _STALL:
@@ -423,7 +424,7 @@ class World(Timeline):
         fatal = isinstance(error, FatalError)
         reason = str(error) if fatal else f"{type(error).__name__}: {error}"
         effect = last_words(host, "fatal", {"reason": reason, "illegal_state": fatal})
-        self._trace(host, effect)
+        self.trace(host, effect)
         self._end(host)
 
     def _on_give_up(self, host: Host, life: int, _c: Any) -> None:
@@ -445,5 +446,5 @@ class World(Timeline):
     def _end(self, host: Host) -> None:
         """End the process: its memory is gone, and its connections are reset."""
         host.process_ended()
-        host.clean_epoch = -1
+        host.left = None
         self.wires.reset(host)

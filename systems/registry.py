@@ -5,30 +5,84 @@ Ours are declared there too, in the same way as those of other packages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
-from importlib.metadata import entry_points
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
-from kraftwreck.harness.options import OptionError
-from kraftwreck.harness.system import System
+from kraftwreck.harness.options import OptionError, RunOptions
+from kraftwreck.harness.simulated.core import CoreSystem, is_core, is_spec, load_core
+from kraftwreck.harness.system import Configurable, System
+from kraftwreck.harness.workload import Workload
+from kraftwreck.histories.plugins import by_own_name, unknown
+from kraftwreck.workloads import registry as workloads
+from kraftwreck.workloads.generic import GENERIC, GenericWorkload, Spoken
+
+GROUP = "kraftwreck.systems"
 
 
-@cache
 def systems() -> Mapping[str, System]:
-    """Return all systems by name."""
-    from kraftwreck.systems.kraft import SYSTEM
-
-    found: dict[str, System] = {SYSTEM.name: SYSTEM}
-    for point in entry_points(group="kraftwreck.systems"):
-        system = point.load()
-        found[system.name] = system
-    return found
+    """Return all systems by name, without those that cannot be imported."""
+    return by_own_name(GROUP).found
 
 
 def find(name: str) -> System:
-    """Return the system ``name``. Raises :class:`OptionError` naming the known ones."""
-    try:
-        return systems()[name]
-    except KeyError:
-        known = ", ".join(sorted(systems()))
-        raise OptionError(f"unknown system {name!r}; known systems: {known}") from None
+    """Return the system ``name``, or the core ``MODULE:NAME``.
+
+    Raises :class:`OptionError` with the known ones, or with the reason why it cannot be imported.
+    """
+    if is_spec(name):
+        core: Any = load_core(name)
+        return cast(System, core)
+    told = by_own_name(GROUP)
+    if name not in told.found:
+        raise OptionError(unknown("system", name, told, sorted(told.found)))
+    system: System = told.found[name]
+    return system
+
+
+def configured(options: RunOptions) -> System:
+    """Return the system of ``options``, with its own options set.
+
+    Raises :class:`OptionError` as :func:`find` does, or for an option that it does not have.
+    """
+    system = find(options.system)
+    if isinstance(system, Configurable):
+        return system.configured(options.system_options)
+    if options.system_options:
+        raise OptionError(f"the system {options.system} has no options of its own (--option)")
+    return system
+
+
+def workload_of(system: System, name: str) -> Workload:
+    """Return the workload ``name`` as ``system`` runs it: its own one, else the generic one.
+
+    Raises :class:`OptionError` if there is none, or if the system lacks verbs that it needs.
+    """
+    generic = GENERIC.get(name)
+    if generic is None or name in system.workloads:
+        return workloads.find(name)
+    return _spoken_by(system, generic)
+
+
+def simulated_workload(system: str, name: str) -> Workload:
+    """Return the workload ``name`` of a simulated run of ``system``, which brings its clients.
+
+    Raises :class:`OptionError`, as :func:`workload_of`.
+    """
+    core = load_core(system) if is_core(system) else None
+    if core is None or core.client is None:
+        return workloads.find(name)
+    generic = GENERIC.get(name)
+    if generic is None:
+        raise OptionError(f"unknown workload {name!r} of {system}; use {', '.join(core.generic)}")
+    return Spoken(_spoken_by(core, generic), core.client)
+
+
+def _spoken_by(system: System | CoreSystem, generic: GenericWorkload) -> GenericWorkload:
+    verbs: Sequence[str] = getattr(system, "verbs", ())
+    missing = generic.missing(verbs)
+    if missing:
+        raise OptionError(
+            f"the system {system.name} cannot run the workload {generic.name}: it lacks"
+            f" {', '.join(missing)}"
+        )
+    return generic

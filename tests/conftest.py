@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from kraftwreck.harness.clusters.cluster import ClusterUnavailable
 from kraftwreck.harness.clusters.netns import probe
 
-ALONE = ("cluster", "spark", "browser")
-"""Markers of tests that share the machine's network or memory: one worker each."""
+ALONE = ("spark", "browser")
+"""Markers of tests that share the machine's memory: one worker each."""
 
-TIMED = ("cluster", "browser")
+CLUSTERS = Path(__file__).parent / "clusters"
+LOCK = Path(__file__).parents[1] / "build" / "hosts.lock"
+"""Tests with hosts share the machine; those that look at all of it have it alone."""
+
+TIMED = ("cluster", "browser", "wall_clock")
 """Markers of tests that wait for things that really happen, on a machine others use, too."""
 
 HOSTS = {"five", "namespace_hosts"}
@@ -24,7 +30,7 @@ HOSTS = {"five", "namespace_hosts"}
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of ``tests/frames``."""
     group = parser.getgroup("frames")
-    group.addoption("--frames", type=int, default=10_000, help="frames for each of five seeds")
+    group.addoption("--frames", type=int, default=3_000, help="frames for each of five seeds")
     group.addoption("--frames-seed", type=int, default=1, help="the first of the five seeds")
 
 
@@ -63,6 +69,18 @@ def kraftwreck(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
     return run
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Keep tests with hosts from tests that compare the whole machine before and after."""
+    if item.get_closest_marker("cluster") is None:
+        return (yield)
+    LOCK.parent.mkdir(exist_ok=True)
+    with LOCK.open("w") as lock:
+        alone = item.get_closest_marker("whole_machine") is not None
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        return (yield)
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give every test with one of the markers the xdist group of that name.
@@ -74,9 +92,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HOSTS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.cluster)
-        for marker in ALONE:
-            if item.get_closest_marker(marker) is not None:
-                item.add_marker(pytest.mark.xdist_group(marker))
-                break
+        if item.get_closest_marker("cluster") is not None:
+            # Two workers: tests with hosts wait most of the time.
+            group = "hosts" if CLUSTERS in item.path.parents else "runs on hosts"
+            item.add_marker(pytest.mark.xdist_group(group))
+        else:
+            for marker in ALONE:
+                if item.get_closest_marker(marker) is not None:
+                    item.add_marker(pytest.mark.xdist_group(marker))
+                    break
         if any(item.get_closest_marker(marker) is not None for marker in TIMED):
             item.add_marker(pytest.mark.flaky(reruns=1))

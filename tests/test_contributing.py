@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from kraftwreck import api
 
 PAGE = (Path(__file__).resolve().parent.parent / "CONTRIBUTING.md").read_text()
 
@@ -51,9 +54,21 @@ def run(plugin: Path, *arguments: str) -> dict[str, Any]:
     return printed
 
 
-def test_workload_checker_and_faults_work_in_the_simulator(plugin: Path) -> None:
-    said = run(plugin, "-c", "sim", "-w", "ping", "-n", "kill-first", "-t", "20", "--seed", "1")
-    assert (said["valid"], said["checkers"]["slow-operations"]) == (True, True)
+def test_package_imports_the_public_interface_and_nothing_else(plugin: Path) -> None:
+    imported = {
+        (node.module, alias.name)
+        for file in (plugin / "my_plugin").glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module and "kraftwreck" in node.module
+        for alias in node.names
+    }
+    assert {module for module, _ in imported} == {"kraftwreck.api"}
+    assert {name for _, name in imported} <= set(api.__all__)
+
+
+def test_faults_of_the_package_work_in_the_simulator(plugin: Path) -> None:
+    said = run(plugin, "-c", "sim", "-w", "register", "-n", "kill-first", "-t", "20", "--seed", "1")
+    assert said["valid"] is True
     assert said["strength"]["faults"]["kill-first"] > 0
 
 
@@ -63,4 +78,5 @@ def test_system_runs_on_hosts_and_its_lost_value_is_found(plugin: Path) -> None:
     said = run(plugin, "memory", "-n", "kill-first", "--nodes", "3", "-t", "25", "--rate", "60",
                "--seed", "5", "-c", "netns")  # fmt: skip
     assert said["checkers"]["linearizable"] is False
+    assert said["checkers"]["slow-operations"] is True
     assert said["errors"] == []

@@ -12,4 +12,4 @@ def test_tests_of_shared_hosts_are_in_one_group(request: pytest.FixtureRequest) 
     """pytest-xdist gives a group, named at the end of the node id, to one worker."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         pytest.skip("one process runs all tests")
-    assert request.node.nodeid.endswith("@cluster")
+    assert request.node.nodeid.endswith("@runs on hosts")

@@ -20,6 +20,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ VARIABLE = "KRAFTWRECK_ELLE"
 TIME_LIMIT_S = 600.0
 MEMORY_MB = 8192
 _LOOK_EVERY_S = 0.25
+_LIFELINE = Path(__file__).with_name("lifeline.py")
 _OUT, _ERR = "stdout", "stderr"
 _VALID: dict[Any, Any] = {True: True, False: False, "unknown": "unknown"}
 
@@ -159,8 +161,8 @@ def _run(arguments: list[str], folder: Path, limits: Limits) -> CheckerResult | 
     environment["JAVA_TOOL_OPTIONS"] = f"{given} {heap}".strip()
     with (folder / _OUT).open("wb") as stdout, (folder / _ERR).open("wb") as stderr:
         process = subprocess.Popen(
-            arguments,
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-I", "-S", str(_LIFELINE), *arguments],
+            stdin=subprocess.PIPE,
             stdout=stdout,
             stderr=stderr,
             cwd=folder,
@@ -212,6 +214,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
 
 
 def _failure(folder: Path, what: str) -> str:
@@ -251,7 +255,7 @@ def _from_json(text: str) -> Any:
 
 def _from_edn(text: str) -> Any:
     try:
-        return plain(next(edn.read_each(text))[1])
+        return plain(next(edn.read_each([text]))[1])
     except (edn.EdnError, StopIteration):
         return None
 

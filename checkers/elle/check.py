@@ -125,7 +125,9 @@ def analyze(history: Sequence[Op] | pa.Table, model: str, options: Options) -> A
         ops = from_table(history, Op) if isinstance(history, pa.Table) else history
         universe = predicates.Universe(ops)
         misses = universe.misses()
-        known = {"predicate-read-miss": misses} if misses else {}
+        known = universe.dirty_reads()
+        if misses:
+            known["predicate-read-miss"] = misses
         return _judged(model, universe.transactions, universe.edges(), universe, known, options)
     try:
         transactions = read_transactions(history, model)

@@ -20,6 +20,7 @@ from kraftwreck.checkers.elle.reading import as_numbers
 from kraftwreck.histories.events import guess_format, read_events, to_ops
 from kraftwreck.histories.json_lines import UNREADABLE, lines
 from kraftwreck.histories.operation import Op, OpType
+from kraftwreck.histories.parquet_size import expandable, sized
 from kraftwreck.histories.tables import HISTORY_SCHEMA, HistoryError
 
 _COLUMNS = ("index", "process", "type", "f", "value", "time")
@@ -59,9 +60,10 @@ def _from_columns(path: Path, kind: str) -> pa.Table:
     try:
         if kind == "arrow":
             with pa.memory_map(str(path)) as source:
-                return pa.ipc.open_file(source).read_all().select(list(_COLUMNS))
+                table = pa.ipc.open_file(source).read_all().select(list(_COLUMNS))
+                return expandable(table, path)
         tables = [
-            pq.ParquetFile(file, read_dictionary=["type", "f"]).read(list(_COLUMNS))
+            sized(pq.ParquetFile(file, read_dictionary=["type", "f"]), file).read(list(_COLUMNS))
             for file in files
         ]
         return pa.concat_tables(tables).select(list(_COLUMNS))

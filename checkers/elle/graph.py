@@ -87,9 +87,11 @@ def joined(transactions: Transactions, parts: list[tuple[Ints, Ints, int]], mome
     begin[known] = transactions.invoked[known]
     end = position.copy()
     end[:total][transactions.events.kind != OK] = total
-    source = np.concatenate([part[0] for part in parts])
-    target = np.concatenate([part[1] for part in parts])
-    kind = np.concatenate([np.full(len(part[0]), part[2], dtype=np.int8) for part in parts])
+    none: Ints = np.zeros(0, dtype=np.int64)
+    source = np.concatenate([none, *(part[0] for part in parts)])
+    target = np.concatenate([none, *(part[1] for part in parts)])
+    kinds = [np.full(len(part[0]), part[2], dtype=np.int8) for part in parts]
+    kind = np.concatenate([np.zeros(0, dtype=np.int8), *kinds])
     keep = source != target
     return Graph(total, size, source[keep], target[keep], kind[keep], begin, end)
 

@@ -242,6 +242,52 @@ class Universe:
             if key not in seen and all(matches(predicate, item) for item in versions)
         ]
 
+    def dirty_reads(self) -> dict[str, list[dict[str, Any]]]:
+        """Return committed reads, of objects or by predicates, of values that no state may hold.
+
+        G1a: only transactions that aborted wrote the value. G1b: its transaction wrote the object
+        again later. Source: Adya (1999), section 4.2.3; the cases are as in elle.rw-register.
+        """
+        kind = self.transactions.events.kind
+        aborted = self._values(np.flatnonzero(kind == FAIL).tolist())
+        passing = self._values(self._possible)
+        final = set(self._writer)
+        found: dict[str, list[dict[str, Any]]] = {"G1a": [], "G1b": []}
+        for event in self._ok:
+            for place, key, value in self._seen(event):
+                if (key, value) in final:
+                    continue
+                writer, name = passing.get((key, value)), "G1b"
+                if writer is None:
+                    writer, name = aborted.get((key, value)), "G1a"
+                if writer is not None and writer != event:
+                    found[name].append(
+                        {
+                            "op": self.transactions.op(event),
+                            "mop": self._mops(event)[place],
+                            "writer": self.transactions.op(writer),
+                        }
+                    )
+        return {name: cases for name, cases in found.items() if cases}
+
+    def _values(self, events: list[int]) -> dict[tuple[Any, Any], int]:
+        """Return the writers of all values that ``events`` wrote, intermediate ones too."""
+        return {
+            (_key(mop[1]), mop[2]): event
+            for event in events
+            for mop in self._mops(event)
+            if mop[0] in _WRITES and len(mop) > 2
+        }
+
+    def _seen(self, event: int) -> Iterator[tuple[int, Any, Any]]:
+        """Yield (place, key, value) of everything that a transaction read."""
+        for place, key, version in self._reads(event):
+            if version is not None and not isinstance(version, _State):
+                yield place, key, version
+        for place, _, seen in self._predicate_reads(event):
+            for key, value in seen.items():
+                yield place, key, value
+
     def explain(self, source: int, target: int, kind: int) -> dict[str, Any] | None:
         """Return Elle's step of the given kind between two events, or None."""
         return self._steps.get((source, target, kind))

@@ -25,7 +25,7 @@ _ALWAYS = models.UNKNOWN_TYPES | frozenset(CYCLES)
 DETECTED: Mapping[str, frozenset[str]] = {
     "list-append": _ALWAYS | frozenset(AppendAnomalies.LOOKS),
     "rw-register": _ALWAYS | _OF_REGISTERS,
-    predicates.NAME: _ALWAYS | _OF_PREDICATES | {"predicate-read-miss"},
+    predicates.NAME: _ALWAYS | _OF_PREDICATES | {"G1a", "G1b", "predicate-read-miss"},
 }
 """The anomalies that the checker of each kind of history reports, beside the ``-cycle-exists`` of
 a search that ran out of time."""

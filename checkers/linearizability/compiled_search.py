@@ -128,10 +128,10 @@ class CompiledSearch:
             self._group_from[:-1].copy(), member_level, self._members,
         )  # fmt: skip
         self._fixed = (
-            self.positions, level_bit, need[self.positions], result[self.positions],
-            self._read_from, read_bit, need[self._read_at], self._read_at,
-            self._write_from, write_bit, need[self._write_at], result[self._write_at],
-            self._write_at, kinds // wide - 2, kinds % wide - 1, self._group_from, member_level,
+            _table(self.positions, level_bit, need, result),
+            self._read_from, _table(self._read_at, read_bit, need, result),
+            self._write_from, _table(self._write_at, write_bit, need, result),
+            self._group_from, kinds // wide - 2, kinds % wide - 1, member_level,
         )  # fmt: skip
 
     def run(
@@ -141,53 +141,42 @@ class CompiledSearch:
         levels, groups = len(self.positions), len(self._group_from) - 1
         self.scalars = np.zeros(kernel.SCALARS, np.int64)
         self.scalars[[kernel.VECTORS, kernel.BEST]] = [1, -1]
-        self.trail: list[Any] = [np.zeros(0, np.int64), np.zeros(0, np.int64)]
+        self.trail: Any = np.zeros((0, 2), np.int64)
         if not levels:
             return True
         states = self._problem.states
         self.stuck = np.zeros(_STUCK, np.int64)
-        heads_of, tails_of, lows_of = np.zeros((3, levels + 1), np.int64)
-        tails_of[0] = 1
+        spans = np.zeros((levels + 1, 3), np.int64)
+        spans[0, kernel.TAIL] = 1
         room = 1 << min(max(8, (4 * levels).bit_length()), 16)
-        queue: list[Any] = [
-            np.zeros(room, kind) for kind in (np.int64, np.uint64, np.int64, np.int64)
-        ]
-        queue[0][0], queue[3][0] = self._problem.initial, -1
+        queue: Any = np.zeros((room, 4), np.int64)
+        queue[0, [kernel.STATE, kernel.ORDER]] = [self._problem.initial, -1]
         vectors: Any = np.zeros((max(room >> 4, 4 * groups, 16), groups), np.uint16)
-        trail: list[Any] = [np.zeros(room, np.int64), np.zeros(room, np.int64)]
-        seen: list[Any] = [
-            np.full(room, -1, np.int64),
-            np.zeros(room, np.uint64),
-            np.zeros(room, np.int64),
-        ]
-        entries: list[Any] = [np.zeros(room, np.int64), np.zeros(room, np.int64)]
+        trail: Any = np.zeros((room, 2), np.int64)
+        seen: Any = _empty(room)
+        entries: Any = np.zeros((room, 2), np.int64)
         while True:
             code = _RUN(
-                _SLICE, states, self.scalars, self.stuck, heads_of, tails_of, lows_of,
-                *queue, vectors, *trail, *seen, *entries, *self._fixed,
+                _SLICE, states, self.scalars, self.stuck, spans, queue, vectors, trail, seen,
+                entries, *self._fixed,
             )  # fmt: skip
             self.trail = trail
             if code in (kernel.VALID, kernel.INVALID):
                 return bool(code == kernel.VALID)
             if code == kernel.ROOM_QUEUE:
-                queue = [_doubled(column) for column in queue]
+                queue = _doubled(queue)
             elif code == kernel.ROOM_VECTORS:
                 vectors = _doubled(vectors)
             elif code == kernel.ROOM_TRAIL:
-                trail = [_doubled(column) for column in trail]
+                trail = _doubled(trail)
             elif code == kernel.ROOM_SEEN:
-                if 2 * (self.scalars[kernel.FILLED] + 2) > len(seen[0]):
-                    size = 2 * len(seen[0])
-                    larger = [
-                        np.full(size, -1, np.int64),
-                        np.zeros(size, np.uint64),
-                        np.zeros(size, np.int64),
-                    ]
-                    _REHASH(*seen, states, tuple(larger))
+                if 2 * (self.scalars[kernel.FILLED] + 2) > len(seen):
+                    larger = _empty(2 * len(seen))
+                    _REHASH(seen, states, larger)
                     seen = larger
                 else:
-                    entries = [_doubled(column) for column in entries]
-            used = sum(c.nbytes for c in (*queue, vectors, *trail, *seen, *entries))
+                    entries = _doubled(entries)
+            used = sum(array.nbytes for array in (queue, vectors, trail, seen, entries))
             if used > self._memory:
                 return f"no decision in {self._memory >> 20} MiB"
             if thread_time() > deadline:
@@ -208,7 +197,7 @@ class CompiledSearch:
     def order(self) -> Ints:
         """Return the best order: positions of calls."""
         best = int(self.scalars[kernel.BEST])
-        found: Ints = _UNWIND(best, *self.trail, self._group_from, self._members)
+        found: Ints = _UNWIND(best, self.trail, self._group_from, self._members)
         return found
 
     def states(self) -> list[int]:
@@ -226,5 +215,17 @@ class CompiledSearch:
         return sorted([*reads.tolist(), *writes.tolist()])
 
 
-def _doubled(column: Any) -> Any:
-    return np.concatenate([column, np.zeros_like(column)])
+def _table(calls: Ints, bits: Any, need: Ints, result: Ints) -> Ints:
+    """Return a table of ``calls`` (by position), with the rows of the kernel."""
+    return np.stack([calls, bits.view(np.int64), need[calls], result[calls]])
+
+
+def _empty(size: int) -> Ints:
+    """Return a hash table of places without any."""
+    table = np.zeros((size, 3), np.int64)
+    table[:, kernel.KEY] = -1
+    return table
+
+
+def _doubled(array: Any) -> Any:
+    return np.concatenate([array, np.zeros_like(array)])

@@ -18,67 +18,79 @@ ROOM_QUEUE, ROOM_VECTORS, ROOM_TRAIL, ROOM_SEEN = 3, 4, 5, 6
 DEPTH, STEPS, VECTORS, TRAIL, DEEPEST, BEST, ENTRIES, FILLED, STATES = range(9)
 SCALARS = 9
 
+STATE, MASK, COUNTS, ORDER = range(4)
+"""Columns of the queue: a state, the calls placed early (a bit for each), the counts of
+indeterminate calls placed (a row of ``vectors``) and the order so far (a row of the trail)."""
+CALL, BIT, NEED, RESULT = range(4)
+"""Rows of completions, open reads and open writes; a read has no result."""
+HEAD, TAIL, LOW = range(3)
+"""Columns of the spans, by level: the next configuration in the queue, the end of the queue, and
+the next configuration to continue by indeterminate calls."""
+BEFORE = 1
+"""Column of the trail beside CALL: the row of the call before. Orders share their beginnings."""
+KEY, EARLY, FIRST = range(3)
+"""Columns of the hash table of places: level and state, the calls placed early, and the first of
+the entries."""
+NEXT = 1
+"""Column of the entries: the next one of the same place. The other column is a row of
+``vectors``."""
+
 
 @njit(cache=True)
-def _mix(place: int, state: int, mask: Any) -> Any:
-    value = (np.uint64(place) * np.uint64(0x9E3779B97F4A7C15)) ^ mask
+def _mix(place: int, state: int, mask: int) -> Any:
+    value = (np.uint64(place) * np.uint64(0x9E3779B97F4A7C15)) ^ np.uint64(mask)
     value ^= np.uint64(state) * np.uint64(0xC2B2AE3D27D4EB4F)
     value = (value ^ (value >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     return value ^ (value >> np.uint64(32))
 
 
 @njit(cache=True)
-def _slot(keys: Any, masks: Any, key: int, place: int, state: int, mask: Any) -> Any:
+def _slot(seen: Any, key: int, place: int, state: int, mask: int) -> Any:
     """Return the index in the table of a place of the search, known or new."""
-    size = len(keys) - 1
+    size = len(seen) - 1
     at = np.int64(_mix(place, state, mask) & np.uint64(size))
-    while keys[at] >= 0 and (keys[at] != key or masks[at] != mask):
+    while seen[at, KEY] >= 0 and (seen[at, KEY] != key or seen[at, EARLY] != mask):
         at = (at + 1) & size
     return at
 
 
 @njit(cache=True)
-def rehash(keys: Any, masks: Any, heads: Any, states: int, new: Any) -> None:
-    """Fill a larger table ``new`` (keys, masks, heads) from an old one."""
-    for at in range(len(keys)):
-        if keys[at] >= 0:
-            key = keys[at]
-            to = _slot(new[0], new[1], key, key // states, key % states, masks[at])
-            new[0][to] = key
-            new[1][to] = masks[at]
-            new[2][to] = heads[at]
+def rehash(seen: Any, states: int, larger: Any) -> None:
+    """Fill the empty table ``larger`` from ``seen``."""
+    for at in range(len(seen)):
+        key = seen[at, KEY]
+        if key >= 0:
+            to = _slot(larger, key, key // states, key % states, seen[at, EARLY])
+            larger[to] = seen[at]
 
 
 @njit(cache=True)
 def _fresh(
-    scalars: Any, keys: Any, masks: Any, heads: Any, entry_vector: Any, entry_next: Any,
-    vectors: Any, states: int, place: int, state: int, mask: Any, vector: int,
+    scalars: Any, seen: Any, entries: Any, vectors: Any,
+    states: int, place: int, state: int, mask: int, counts: int,
 ) -> bool:  # fmt: skip
     """Remember a configuration; False if a known one used at most as many calls."""
     key = place * states + state
-    at = _slot(keys, masks, key, place, state, mask)
-    if keys[at] < 0:
-        keys[at] = key
-        masks[at] = mask
-        heads[at] = -1
+    at = _slot(seen, key, place, state, mask)
+    if seen[at, KEY] < 0:
+        seen[at, KEY], seen[at, EARLY], seen[at, FIRST] = key, mask, -1
         scalars[FILLED] += 1
-    entry = heads[at]
+    entry = seen[at, FIRST]
     while entry >= 0:
-        other = entry_vector[entry]
+        other = entries[entry, 0]
         better = True
-        if other != vector:
+        if other != counts:
             for group in range(vectors.shape[1]):
-                if vectors[other, group] > vectors[vector, group]:
+                if vectors[other, group] > vectors[counts, group]:
                     better = False
                     break
         if better:
             return False
-        entry = entry_next[entry]
+        entry = entries[entry, NEXT]
     entry = scalars[ENTRIES]
     scalars[ENTRIES] = entry + 1
-    entry_vector[entry] = vector
-    entry_next[entry] = heads[at]
-    heads[at] = entry
+    entries[entry, 0], entries[entry, NEXT] = counts, seen[at, FIRST]
+    seen[at, FIRST] = entry
     return True
 
 
@@ -92,150 +104,182 @@ def _allowed(state: int, need: int) -> bool:
 
 
 @njit(cache=True)
+def _room(
+    scalars: Any, queue: Any, vectors: Any, trail: Any, seen: Any, entries: Any,
+    tail: int, reads: int, writes: int,
+) -> int:  # fmt: skip
+    """Return which array is too small for one more step, MORE if none is."""
+    groups = vectors.shape[1]
+    if tail + writes + groups + 2 > len(queue):
+        return ROOM_QUEUE
+    if scalars[VECTORS] + groups + 1 > len(vectors):
+        return ROOM_VECTORS
+    if scalars[TRAIL] + 2 * reads + writes + groups + 2 > len(trail):
+        return ROOM_TRAIL
+    if scalars[ENTRIES] + 2 > len(entries) or 2 * (scalars[FILLED] + 2) > len(seen):
+        return ROOM_SEEN
+    return MORE
+
+
+@njit(cache=True)
+def _place(scalars: Any, trail: Any, call: int, before: int) -> Any:
+    """Append a call to the order that ends at ``before``; return the new end."""
+    at = scalars[TRAIL]
+    scalars[TRAIL] = at + 1
+    trail[at, CALL], trail[at, BEFORE] = call, before
+    return at
+
+
+@njit(cache=True)
+def _push(queue: Any, tail: int, state: int, mask: int, counts: int, order: int) -> int:
+    """Write a configuration at the end of the queue; return the new end."""
+    queue[tail, STATE], queue[tail, MASK] = state, mask
+    queue[tail, COUNTS], queue[tail, ORDER] = counts, order
+    return tail + 1
+
+
+@njit(cache=True)
+def _place_reads(
+    scalars: Any, trail: Any, reads: Any, first: int, last: int, state: int, mask: int, order: int
+) -> Any:
+    """Place the reads ``first`` to ``last`` that ``state`` allows; return mask and order."""
+    for i in range(first, last):
+        if not mask & reads[BIT, i] and _allowed(state, reads[NEED, i]):
+            mask |= reads[BIT, i]
+            order = _place(scalars, trail, reads[CALL, i], order)
+    return mask, order
+
+
+@njit(cache=True)
+def _place_writes(
+    scalars: Any, queue: Any, trail: Any, writes: Any, first: int, last: int,
+    at: int, bit: int, tail: int,
+) -> int:  # fmt: skip
+    """Queue the successors of the configuration ``at`` by writes ``first`` to ``last``.
+
+    The write of the completion itself, with ``bit``, is left out. Return the new end of the queue.
+    """
+    state, mask = queue[at, STATE], queue[at, MASK]
+    counts, order = queue[at, COUNTS], queue[at, ORDER]
+    for i in range(first, last):
+        other = writes[BIT, i]
+        if not mask & other and other != bit and _allowed(state, writes[NEED, i]):
+            placed = _place(scalars, trail, writes[CALL, i], order)
+            tail = _push(queue, tail, writes[RESULT, i], mask | other, counts, placed)
+    return tail
+
+
+@njit(cache=True)
+def _place_indeterminate(
+    scalars: Any, queue: Any, trail: Any, vectors: Any,
+    group_from: Any, group_need: Any, group_result: Any, group_level: Any,
+    level: int, at: int, tail: int,
+) -> int:  # fmt: skip
+    """Queue the successors of the configuration ``at`` by an indeterminate call of each group.
+
+    Return the new end of the queue.
+    """
+    state, mask = queue[at, STATE], queue[at, MASK]
+    counts, order = queue[at, COUNTS], queue[at, ORDER]
+    for group in range(len(group_need)):
+        member = group_from[group] + vectors[counts, group]
+        if (
+            member < group_from[group + 1]
+            and group_level[member] <= level
+            and group_result[group] != state
+            and _allowed(state, group_need[group])
+        ):
+            grown = scalars[VECTORS]
+            scalars[VECTORS] = grown + 1
+            vectors[grown] = vectors[counts]
+            vectors[grown, group] += 1
+            placed = _place(scalars, trail, -1 - group, order)
+            tail = _push(queue, tail, group_result[group], mask, grown, placed)
+    return tail
+
+
+@njit(cache=True)
+def _reached(scalars: Any, stuck: Any, level: int, state: int, order: int) -> None:
+    """Remember the deepest completion placed so far, and the states possible after it."""
+    if level > scalars[DEEPEST]:
+        scalars[DEEPEST] = level
+        scalars[BEST] = order
+        scalars[STATES] = 0
+    if level == scalars[DEEPEST]:
+        for i in range(scalars[STATES]):
+            if stuck[i] == state:
+                return
+        if scalars[STATES] < len(stuck):
+            stuck[scalars[STATES]] = state
+            scalars[STATES] += 1
+
+
+@njit(cache=True)
 def run(
-    budget: int, states: int, scalars: Any, stuck: Any,
-    heads_of: Any, tails_of: Any, lows_of: Any,
-    queue_state: Any, queue_mask: Any, queue_vector: Any, queue_trail: Any,
-    vectors: Any, trail_code: Any, trail_next: Any,
-    keys: Any, masks: Any, heads: Any, entry_vector: Any, entry_next: Any,
-    level_code: Any, level_bit: Any, level_need: Any, level_result: Any,
-    read_from: Any, read_bit: Any, read_need: Any, read_code: Any,
-    write_from: Any, write_bit: Any, write_need: Any, write_result: Any, write_code: Any,
-    group_need: Any, group_result: Any, group_from: Any, group_level: Any,
+    budget: int, states: int, scalars: Any, stuck: Any, spans: Any, queue: Any, vectors: Any,
+    trail: Any, seen: Any, entries: Any,
+    completions: Any, read_from: Any, reads: Any, write_from: Any, writes: Any,
+    group_from: Any, group_need: Any, group_result: Any, group_level: Any,
 ) -> int:  # fmt: skip
     """Take up to ``budget`` steps. Returns one of the codes above."""
-    levels = len(level_code)
-    groups = len(group_need)
     last = scalars[STEPS] + budget
     while scalars[DEPTH] >= 0:
         level = scalars[DEPTH]
-        if heads_of[level] == tails_of[level] and lows_of[level] == tails_of[level]:
+        at, tail, low = spans[level, HEAD], spans[level, TAIL], spans[level, LOW]
+        if at == tail and low == tail:
             scalars[DEPTH] = level - 1
             continue
         if scalars[STEPS] >= last:
             return MORE
-        reads = read_from[level + 1] - read_from[level]
-        writes = write_from[level + 1] - write_from[level]
-        if tails_of[level] + writes + groups + 2 > len(queue_state):
-            return ROOM_QUEUE
-        if scalars[VECTORS] + groups + 1 > len(vectors):
-            return ROOM_VECTORS
-        if scalars[TRAIL] + 2 * reads + writes + groups + 2 > len(trail_code):
-            return ROOM_TRAIL
-        if scalars[ENTRIES] + 2 > len(entry_vector) or 2 * (scalars[FILLED] + 2) > len(keys):
-            return ROOM_SEEN
-        if heads_of[level] == tails_of[level]:
+        read, past_reads = read_from[level], read_from[level + 1]
+        write, past_writes = write_from[level], write_from[level + 1]
+        room = _room(scalars, queue, vectors, trail, seen, entries,
+                     tail, past_reads - read, past_writes - write)  # fmt: skip
+        if room != MORE:
+            return room
+        if at == tail:
             # Indeterminate calls come last, so that orders with fewer of them come first.
-            at = lows_of[level]
-            lows_of[level] = at + 1
-            vector = queue_vector[at]
-            if vector < 0:
-                continue
-            state, mask, trail = queue_state[at], queue_mask[at], queue_trail[at]
-            scalars[STEPS] += 1
-            tail = tails_of[level]
-            for group in range(groups):
-                member = group_from[group] + vectors[vector, group]
-                if (
-                    member < group_from[group + 1]
-                    and group_level[member] <= level
-                    and group_result[group] != state
-                    and _allowed(state, group_need[group])
-                ):
-                    grown = scalars[VECTORS]
-                    scalars[VECTORS] = grown + 1
-                    vectors[grown] = vectors[vector]
-                    vectors[grown, group] += 1
-                    trail_code[scalars[TRAIL]] = -1 - group
-                    trail_next[scalars[TRAIL]] = trail
-                    queue_state[tail] = group_result[group]
-                    queue_mask[tail] = mask
-                    queue_vector[tail] = grown
-                    queue_trail[tail] = scalars[TRAIL]
-                    scalars[TRAIL] += 1
-                    tail += 1
-            tails_of[level] = tail
+            spans[level, LOW] = low + 1
+            if queue[low, COUNTS] >= 0:
+                scalars[STEPS] += 1
+                spans[level, TAIL] = _place_indeterminate(
+                    scalars, queue, trail, vectors, group_from, group_need, group_result,
+                    group_level, level, low, tail,
+                )  # fmt: skip
             continue
-        at = heads_of[level]
-        heads_of[level] = at + 1
-        state, mask = queue_state[at], queue_mask[at]
-        vector, trail = queue_vector[at], queue_trail[at]
+        spans[level, HEAD] = at + 1
         scalars[STEPS] += 1
-        for i in range(read_from[level], read_from[level + 1]):
-            if not mask & read_bit[i] and _allowed(state, read_need[i]):
-                mask |= read_bit[i]
-                trail_code[scalars[TRAIL]] = read_code[i]
-                trail_next[scalars[TRAIL]] = trail
-                trail = scalars[TRAIL]
-                scalars[TRAIL] += 1
-        if not _fresh(scalars, keys, masks, heads, entry_vector, entry_next, vectors, states,
-                      2 * level, state, mask, vector):  # fmt: skip
-            queue_vector[at] = -1
+        state, mask = queue[at, STATE], queue[at, MASK]
+        counts, order = queue[at, COUNTS], queue[at, ORDER]
+        mask, order = _place_reads(scalars, trail, reads, read, past_reads, state, mask, order)
+        if not _fresh(scalars, seen, entries, vectors, states, 2 * level, state, mask, counts):
+            queue[at, COUNTS] = -1
             continue
-        queue_mask[at] = mask
-        queue_trail[at] = trail
-        bit = level_bit[level]
-        placed = False
-        next_state, next_mask, next_trail = state, mask, trail
+        queue[at, MASK], queue[at, ORDER] = mask, order
+        bit, result = completions[BIT, level], completions[RESULT, level]
+        next_state, next_mask, next_order = state, mask, order
         if mask & bit:
-            placed = True
             next_mask = mask ^ bit
-            queue_vector[at] = -1
+            queue[at, COUNTS] = -1
         else:
-            result = level_result[level]
-            if result != SAME and _allowed(state, level_need[level]):
-                placed = True
+            allowed = result != SAME and _allowed(state, completions[NEED, level])
+            if allowed:
                 next_state = result
-                trail_code[scalars[TRAIL]] = level_code[level]
-                trail_next[scalars[TRAIL]] = trail
-                next_trail = scalars[TRAIL]
-                scalars[TRAIL] += 1
-                for i in range(read_from[level], read_from[level + 1]):
-                    if not next_mask & read_bit[i] and _allowed(next_state, read_need[i]):
-                        next_mask |= read_bit[i]
-                        trail_code[scalars[TRAIL]] = read_code[i]
-                        trail_next[scalars[TRAIL]] = next_trail
-                        next_trail = scalars[TRAIL]
-                        scalars[TRAIL] += 1
-            tail = tails_of[level]
-            for i in range(write_from[level], write_from[level + 1]):
-                other = write_bit[i]
-                if not mask & other and other != bit and _allowed(state, write_need[i]):
-                    trail_code[scalars[TRAIL]] = write_code[i]
-                    trail_next[scalars[TRAIL]] = trail
-                    queue_state[tail] = write_result[i]
-                    queue_mask[tail] = mask | other
-                    queue_vector[tail] = vector
-                    queue_trail[tail] = scalars[TRAIL]
-                    scalars[TRAIL] += 1
-                    tail += 1
-            tails_of[level] = tail
-        if not placed:
-            continue
-        if level + 1 == levels:
-            scalars[BEST] = next_trail
+                next_order = _place(scalars, trail, completions[CALL, level], order)
+                next_mask, next_order = _place_reads(scalars, trail, reads, read, past_reads,
+                                                     result, mask, next_order)  # fmt: skip
+            tail = _place_writes(scalars, queue, trail, writes, write, past_writes, at, bit, tail)
+            spans[level, TAIL] = tail
+            if not allowed:
+                continue
+        if level + 1 == completions.shape[1]:
+            scalars[BEST] = next_order
             return VALID
-        if level + 1 > scalars[DEEPEST]:
-            scalars[DEEPEST] = level + 1
-            scalars[BEST] = next_trail
-            scalars[STATES] = 0
-        if level + 1 == scalars[DEEPEST]:
-            known = False
-            for i in range(scalars[STATES]):
-                known = known or stuck[i] == next_state
-            if not known and scalars[STATES] < len(stuck):
-                stuck[scalars[STATES]] = next_state
-                scalars[STATES] += 1
-        if _fresh(scalars, keys, masks, heads, entry_vector, entry_next, vectors, states,
-                  2 * level + 1, next_state, next_mask, vector):  # fmt: skip
-            start = tails_of[level]
-            queue_state[start] = next_state
-            queue_mask[start] = next_mask
-            queue_vector[start] = vector
-            queue_trail[start] = next_trail
-            heads_of[level + 1] = start
-            lows_of[level + 1] = start
-            tails_of[level + 1] = start + 1
+        _reached(scalars, stuck, level + 1, next_state, next_order)
+        if _fresh(scalars, seen, entries, vectors, states, 2 * level + 1, next_state, next_mask,
+                  counts):  # fmt: skip
+            spans[level + 1, HEAD] = spans[level + 1, LOW] = tail
+            spans[level + 1, TAIL] = _push(queue, tail, next_state, next_mask, counts, next_order)
             scalars[DEPTH] = level + 1
     return INVALID
 
@@ -322,18 +366,18 @@ def lay_out(
 
 
 @njit(cache=True)
-def unwind(best: int, trail_code: Any, trail_next: Any, group_from: Any, members: Any) -> Any:
+def unwind(best: int, trail: Any, group_from: Any, members: Any) -> Any:
     """Return an order of calls by position; of a group the earliest call comes first."""
     size = 0
     at = best
     while at >= 0:
         size += 1
-        at = trail_next[at]
+        at = trail[at, BEFORE]
     order = np.zeros(size, np.int64)
     at = best
     for i in range(size):
-        order[size - 1 - i] = trail_code[at]
-        at = trail_next[at]
+        order[size - 1 - i] = trail[at, CALL]
+        at = trail[at, BEFORE]
     used = group_from.copy()
     for i in range(size):
         if order[i] < 0:

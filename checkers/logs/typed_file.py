@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kraftwreck.histories.parquet_size import sized
 from kraftwreck.histories.source import HistoryFile, Source
 from kraftwreck.histories.tables import HistoryError
 
@@ -80,7 +81,7 @@ def typed_file(source: Source) -> TypedFile | None:
         return None
     try:
         if source.kind == "parquet":
-            file = pq.ParquetFile(source.path)
+            file = sized(pq.ParquetFile(source.path), source.path)
             schema, rows = file.schema_arrow, file.metadata.num_rows
         else:
             table = _arrow(source.path)

@@ -62,6 +62,9 @@ class Capture:
         self.headers: dict[tuple[int, int, bytes], int] = {}
         """The first batches of snapshots that were made or fetched on any node, by name (end
         offset, epoch), with the first node that had each. Most files are deleted before the end."""
+        self.own_inputs = False
+        """Whether each message is from the input log of the node that it reached, with the clock
+        reading of the step that took it in."""
         self._limit = limit
         self._slimmed: dict[int, tuple[Any, Any, Extent]] = {}
         self._topics: dict[bytes, Any] = {}
@@ -200,6 +203,7 @@ def read_messages(
     Raises :class:`~histories.tables.HistoryError` for a log that cannot be read.
     """
     capture, found = Capture(), False
+    capture.own_inputs = True
     for name, node in ids.items():
         path = run / "nodes" / name / INPUTS
         if path.exists() and name in clocks:

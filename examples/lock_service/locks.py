@@ -33,8 +33,11 @@ class Locks:
 
     # --- required by nodes.consensus.embedded.StateMachine -----------------------------------
 
-    def apply(self, offset: int, record: bytes) -> None:
-        """Apply a committed command; one that is no longer valid does nothing."""
+    def apply(self, offset: int, record: bytes) -> dict[str, Any]:
+        """Apply a committed command, and return the lock's holder for the answer.
+
+        A command that is no longer valid does nothing.
+        """
         command = json.loads(record)
         session = command["session"]
         match command["do"]:
@@ -46,6 +49,7 @@ class Locks:
                 self._acquire(command["lock"], session, offset)
             case "release":
                 self._release(command["lock"], session, offset)
+        return self.holder(command["lock"]) if "lock" in command else {}
 
     def snapshot(self) -> Iterable[bytes]:
         """Return the whole state as one record."""
@@ -61,6 +65,13 @@ class Locks:
             self.queues = state["queues"]
         for lock in self.holders:
             self.on_change(lock)
+
+    # --- queries ----------------------------------------------------------------------------
+
+    def holder(self, lock: str) -> dict[str, Any]:
+        """Return the session that holds ``lock`` (None: it is free), and the lock's version."""
+        holder, version = self.holders.get(lock, (None, -1))
+        return {"holder": holder, "version": version}
 
     # --- rules ------------------------------------------------------------------------------
 

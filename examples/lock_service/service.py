@@ -11,12 +11,11 @@ from typing import Any, Final
 
 from kraftwreck.examples.lock_service.locks import Command, Locks, encode
 from kraftwreck.nodes.consensus.effects import Effect, Event
-from kraftwreck.nodes.consensus.embedded import Embedded, NotLeaderError
-from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
-from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.consensus.embedded import Core, Embedded, NotLeaderError, Outcome
 
 MS: Final = 1000
 Answer = Callable[[dict[str, Any]], None]
+_UNKNOWN: Final = {"ok": False, "error": "unknown"}
 
 
 @dataclass(slots=True)
@@ -37,10 +36,10 @@ class LockService:
     member to use instead; the error ``"unknown"`` means that the command may or may not happen.
     """
 
-    def __init__(self, config: QuorumConfig, recovered: Recovered, now: int, wall_ms: int) -> None:
+    def __init__(self, core: Core, *, snapshot_bytes: int = 1 << 20) -> None:
         self.locks = Locks()
         self.locks.on_change = self._changed
-        self.quorum = Embedded(config, recovered, self.locks, now, wall_ms)
+        self.quorum = Embedded(core, self.locks, snapshot_bytes=snapshot_bytes)
         self._watches: list[Watch] = []
         self._due: dict[str, int] = {}
         self._expiring: set[str] = set()
@@ -95,26 +94,18 @@ class LockService:
             if kind in ("acquire", "release") and session not in self.locks.sessions:
                 answer({"ok": False, "error": "no such session"})
                 return
-            self.quorum.propose([encode(request)], lambda sure: answer(self._done(request, sure)))
+            self.quorum.propose([encode(request)], lambda outcome: answer(_answer(outcome)))
         else:
             answer({"ok": False, "error": f"unknown request {kind!r}"})
 
-    def _done(self, request: Command, sure: bool) -> dict[str, Any]:
-        if not sure:
-            return {"ok": False, "error": "unknown"}
-        return self._holder(request["lock"], sure) if "lock" in request else {"ok": True}
-
-    def _holder(self, lock: str, fresh: bool) -> dict[str, Any]:
-        if not fresh:
-            return {"ok": False, "error": "unknown"}
-        holder, version = self.locks.holders.get(lock, (None, -1))
-        return {"ok": True, "holder": holder, "version": version}
+    def _holder(self, lock: str, fresh: Outcome) -> dict[str, Any]:
+        return {"ok": True, **self.locks.holder(lock)} if fresh.certain else dict(_UNKNOWN)
 
     # --- sessions and watches ---------------------------------------------------------------
 
     def _watch_sessions(self, now: int) -> None:
         """Propose the expiry of sessions by the leader's clock; the log decides when it applies."""
-        if not self.quorum.leads or self.quorum.replica.shutting_down:
+        if not self.quorum.leads or self.quorum.core.shutting_down:
             self._led = False
             self._due.clear()
             self._expiring.clear()
@@ -134,11 +125,16 @@ class LockService:
         for session in self._expiring & self._due.keys():
             self._due[session] = now + 1000 * MS
 
-    def _expired(self, session: str) -> Callable[[bool], None]:
-        return lambda sure: self._expiring.discard(session)
+    def _expired(self, session: str) -> Callable[[Outcome], None]:
+        return lambda outcome: self._expiring.discard(session)
 
     def _changed(self, lock: str) -> None:
-        holder, version = self.locks.holders.get(lock, (None, -1))
-        for watch in [w for w in self._watches if w.lock == lock and w.version != version]:
+        held = self.locks.holder(lock)
+        for watch in [w for w in self._watches if w.lock == lock and w.version != held["version"]]:
             self._watches.remove(watch)
-            watch.answer({"ok": True, "holder": holder, "version": version})
+            watch.answer({"ok": True, **held})
+
+
+def _answer(outcome: Outcome) -> dict[str, Any]:
+    """Return the answer to a command: the result of applying it."""
+    return {"ok": True, **outcome.results[0]} if outcome.certain else dict(_UNKNOWN)

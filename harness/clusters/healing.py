@@ -79,5 +79,10 @@ def _squeezes(agent: Agent) -> dict[str, object]:
     return {"released": released} if released else {}
 
 
-_STEPS = (_drops, _network, _process, _clock, _date, _disk, _squeezes)
+def _services(agent: Agent) -> dict[str, object]:
+    resumed = agent.ask("resume_services")["resumed"]
+    return {"services": resumed} if resumed else {}
+
+
+_STEPS = (_drops, _network, _process, _services, _clock, _date, _disk, _squeezes)
 """The steps on a host; each is tried even if others fail."""

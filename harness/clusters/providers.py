@@ -41,13 +41,25 @@ def choose_cluster(spec: str, nodes: int | None = None, *, disks: bool = False) 
     )
 
 
-def lacking(spec: str) -> dict[str, str]:
-    """Return the fault drivers that hosts of ``spec`` lack, each with the reason in one line.
+_FEATURES = {"drops": "packets", "packets": "links", "messages": "relay", "names": "names"}
+"""The features of faults by the words of :func:`harness.on_host.network.network_means`."""
 
-    This is only known in advance for namespace hosts. ``drops``, ``packets``, ``messages`` and
-    ``names`` are those of :func:`harness.on_host.network.network_means`; ``memory`` is a control
-    group that limits memory.
+_HOSTS_ONLY = "it needs real hosts, such as -c netns"
+SIMULATOR_LACKS = dict.fromkeys(
+    ("wire", "names", "limits", "hosts", "upgrades", "real time"), _HOSTS_ONLY
+)
+"""Features of faults that the simulator lacks, each with the reason in one line."""
+
+
+def lacking(spec: str) -> dict[str, str]:
+    """Return the features of faults that hosts of ``spec`` lack, each with the reason in one line.
+
+    This is only known in advance for the simulator and for namespace hosts. ``packets`` can be
+    dropped; ``links`` delay them; a ``relay`` distinguishes messages; ``names`` can fail to
+    resolve; ``memory`` is a control group that limits memory.
     """
+    if spec == "sim":
+        return dict(SIMULATOR_LACKS)
     found: dict[str, str] = {}
     if spec != "netns":
         return found
@@ -56,7 +68,7 @@ def lacking(spec: str) -> dict[str, str]:
         for kind, means in told.get("means", {}).items():
             if means is None:
                 why = [f"{what}: {line}" for what, line in told["why"].items() if kind in what]
-                found[kind] = "; ".join(why)
+                found[_FEATURES[kind]] = "; ".join(why)
     if not cgroups.can_be_made("memory"):
         found["memory"] = "no control group for memory is available to them"
     return found

@@ -25,7 +25,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kraftwreck.harness.on_host import disk, squeeze
+from kraftwreck.harness.on_host import disk, services, squeeze
 from kraftwreck.harness.on_host.clock import create_clock, read_clock, right_clock, set_clock
 from kraftwreck.harness.on_host.daemon import DaemonError
 from kraftwreck.harness.on_host.date import boot_id, clock_means, right_date
@@ -417,7 +417,7 @@ ACTIONS = {
         right_clock, set_clock, sums, launch, exchange, log_ends, set_links, set_relay,
         set_names, network_means, heal_network, settled, clock_means, right_date,
     )
-} | disk.ACTIONS | squeeze.ACTIONS  # fmt: skip
+} | disk.ACTIONS | squeeze.ACTIONS | services.ACTIONS  # fmt: skip
 
 
 def answer(line: bytes) -> Evidence:

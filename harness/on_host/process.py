@@ -2,7 +2,8 @@
 
 Standard library only, for any Python >= 3.9; it is sent to the host with the agent. The pid file
 contains pid and start time. A process is the service's only if both match *and* its command line
-is the service's ``argv``.
+is the service's ``argv``. A service with ``kept`` may rename itself: its pid file is written when
+its program is executed (:mod:`harness.on_host.keeper`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,6 @@ def service_pid(service: Request) -> int | None:
         argv = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
     except (OSError, ValueError):
         return None
-    if now_start != start or state in ("gone", "Z", "X") or argv != service["argv"]:
+    if now_start != start or state in ("gone", "Z", "X"):
         return None
-    return pid
+    return pid if service.get("kept") or argv == service["argv"] else None

@@ -11,7 +11,6 @@ a group, memory cannot be limited, only ``oom`` can be imitated by a kill.
 from __future__ import annotations
 
 import ctypes
-import mmap
 import os
 import resource
 import select
@@ -33,7 +32,6 @@ NAME = "kraftwreck"
 PERIOD_US = 50_000
 UNLIMITED = 1 << 62
 OOM_PATIENCE_S = 10.0
-PAGE = 4096
 CHUNK = 4 << 20
 
 _files: dict[str, int] = {}
@@ -276,12 +274,11 @@ def take_memory(path: Path) -> None:
     try:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # It ends with the agent.
         (path / "cgroup.procs").write_text(str(os.getpid()))
-        taken = []
+        # Its own mapped memory stays small, so that a small service is the victim.
+        taken, chunk = os.memfd_create("taken"), bytes(CHUNK)
         while True:
-            chunk = mmap.mmap(-1, CHUNK)
-            for place in range(0, CHUNK, PAGE):
-                chunk[place] = 1
-            taken.append(chunk)
+            with suppress(OSError):
+                os.write(taken, chunk)
     finally:
         os._exit(1)
 

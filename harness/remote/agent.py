@@ -42,6 +42,7 @@ NETWORK = (
 """The modules with which an agent disturbs its host's network, in import order."""
 AGENT = (
     *("process", "program", "date", "clock", "files", "disk", "squeeze"),
+    *("keeper", "services"),
     *NETWORK,
     "agent",
 )

@@ -10,6 +10,7 @@ import base64
 import binascii
 import contextlib
 import hashlib
+import os
 import shlex
 import socket
 import tarfile
@@ -327,7 +328,8 @@ def fingerprint(key: paramiko.PKey) -> str:
 def unpack(stream: IO[bytes], target: Path) -> int:
     """Unpack a tar stream below ``target``; return the number of files.
 
-    Links and devices are left out; a path that leads outside raises tarfile.TarError.
+    Links and devices are left out, and holes of sparse files stay holes. A path that leads outside
+    raises tarfile.TarError.
     """
     count = 0
     with tarfile.open(fileobj=stream, mode="r|") as archive:
@@ -342,7 +344,11 @@ def unpack(stream: IO[bytes], target: Path) -> int:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with path.open("wb") as file:
                     while chunk := source.read(_CHUNK):
-                        file.write(chunk)
+                        if member.issparse() and chunk.count(0) == len(chunk):
+                            file.seek(len(chunk), os.SEEK_CUR)
+                        else:
+                            file.write(chunk)
+                    file.truncate()
                 count += 1
     return count
 

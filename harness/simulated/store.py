@@ -3,51 +3,28 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from kraftwreck.harness.options import OptionError, RunOptions
-from kraftwreck.harness.simulated.cluster import CLUSTER_ID
-from kraftwreck.harness.simulated.messages import write_messages
-from kraftwreck.harness.simulated.run import SimResult, simulate
-from kraftwreck.harness.simulated.schedule import InjectorFactory
+from kraftwreck.harness.simulated.result import SimResult
 from kraftwreck.harness.workload import Workload, owed
 from kraftwreck.histories.fault import Fault
 from kraftwreck.histories.reading import convert_run
 from kraftwreck.histories.store import RunFolder, StoreError, link_latest, write_json
 from kraftwreck.histories.undecodable import UNDECODABLE
 from kraftwreck.histories.verdict import Verdict
-from kraftwreck.nodes.log.layout import (
-    EPOCH_CHECKPOINT,
-    META_PROPERTIES,
-    METADATA_DIRECTORY,
-    QUORUM_STATE,
-    segment_name,
-)
-from kraftwreck.nodes.log.meta import Meta
-from kraftwreck.nodes.log.uuids import from_text
-from kraftwreck.simulation.knobs import Knobs
+from kraftwreck.simulation.knobs import WorldKnobs
 
+K = TypeVar("K", bound=WorldKnobs)
 
-def run(
-    options: RunOptions,
-    *,
-    workload: Workload,
-    schedule: Sequence[Fault],
-    injector: InjectorFactory,
-    knobs: Knobs | None = None,
-) -> Path:
-    """Simulate one test and write its run folder; return the folder.
-
-    Raises :class:`~histories.store.StoreError` when the store cannot be written.
-    """
-    result = simulate(options, workload, schedule, injector, knobs=knobs)
-    return save(options, workload, result)
+More = Callable[[RunFolder, SimResult], None]
+"""Writes further files of a run."""
 
 
 def save(
@@ -57,14 +34,16 @@ def save(
     *,
     verdict: Verdict | None = None,
     repeat: str | None = None,
+    more: More | None = None,
 ) -> Path:
     """Write ``result`` as a run folder below ``options.store``; return the folder.
 
-    ``verdict`` becomes ``results.json``; ``repeat`` is the command that repeats the run.
+    ``verdict`` becomes ``results.json``; ``repeat`` is the command that repeats the run. ``more``
+    writes the files of the system's own. Raises :class:`~histories.store.StoreError`.
     """
     folder = RunFolder(options.store, options.name, options.seed)
     try:
-        _write(folder, workload, result, repeat)
+        _write(folder, workload, result, repeat, more)
         if verdict is None:
             return folder.complete()
         write_json(folder.path / "results.json", verdict)
@@ -75,7 +54,13 @@ def save(
     return folder.path
 
 
-def _write(folder: RunFolder, workload: Workload, result: SimResult, repeat: str | None) -> None:
+def _write(
+    folder: RunFolder,
+    workload: Workload,
+    result: SimResult,
+    repeat: str | None,
+    more: More | None,
+) -> None:
     """Write the files of a simulated run. Raises OSError and StoreError."""
     test: dict[str, Any] = {
         **result.test,
@@ -97,27 +82,14 @@ def _write(folder: RunFolder, workload: Workload, result: SimResult, repeat: str
     for name in names:
         events = [event for event in result.events if event.node == name]
         _write_lines(folder.node(name) / "trace.jsonl", events)
-    write_messages(result.capture.messages, folder.path / "messages.jsonl")
-    for image in result.images:
-        log = folder.node(image.node) / "images" / image.label / METADATA_DIRECTORY
-        log.mkdir(parents=True, exist_ok=True)
-        (log / segment_name(image.start_offset)).write_bytes(image.log)
-        for name, content in image.snapshots:
-            (log / name).write_bytes(content)
-        if image.epochs is not None:
-            lines = [f"{epoch} {start}" for epoch, start in image.epochs]
-            text = "\n".join(["0", str(len(lines)), *lines, ""])
-            (log / EPOCH_CHECKPOINT).write_text(text, encoding="ascii")
-        if image.directory is not None:
-            meta = Meta(CLUSTER_ID, names.index(image.node) + 1, from_text(image.directory))
-            (log.parent / META_PROPERTIES).write_bytes(meta.encode())
-        if image.quorum_state is not None:
-            (log / QUORUM_STATE).write_bytes(msgspec.json.encode(image.quorum_state))
+    if more is not None:
+        more(folder, result)
     convert_run(folder.path)
 
 
-def load(folder: Path) -> tuple[RunOptions, list[Fault], Knobs, str]:
-    """Return options, schedule, knobs and digest of the simulated run in ``folder``.
+def load(folder: Path, kind: type[K]) -> tuple[RunOptions, list[Fault], K, str]:
+    """Return options, schedule, knobs (of type ``kind``) and digest of the simulated run in
+    ``folder``.
 
     Raises :class:`OptionError`, one line, if it is not the folder of a simulated run.
     """
@@ -127,7 +99,7 @@ def load(folder: Path) -> tuple[RunOptions, list[Fault], Knobs, str]:
         if not test.get("simulated"):
             raise OptionError(f"{path}: not a simulated run")
         schedule = msgspec.convert(test["schedule"], list[Fault])
-        knobs = msgspec.convert(test["knobs"], Knobs, str_keys=True)
+        knobs = msgspec.convert(test["knobs"], kind, str_keys=True)
         return options_of(test["options"]), schedule, knobs, str(test["digest"])
     except KeyError as missing:
         raise OptionError(

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import msgspec
 
+from kraftwreck.cli.option_types import MASTER
 from kraftwreck.histories.exit_codes import FAILED, of_verdict
 from kraftwreck.histories.verdict import WORDS
 from kraftwreck.pipeline.background import start
@@ -23,7 +24,14 @@ TIMEOUT_S = 24 * 3600.0
 
 @click.command(name="analyze")
 @click.argument("store", type=click.Path(path_type=Path))
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master URL.")
+@click.option(
+    "--master",
+    type=MASTER,
+    metavar="URL",
+    default="local[*]",
+    show_default=True,
+    help="Spark's master.",
+)
 @click.option(
     "--forget-removed", is_flag=True, help="Drop the rows of runs whose folders are gone."
 )

@@ -9,32 +9,19 @@ from typing import Any
 import click
 import msgspec
 
-from kraftwreck.checkers.calls import HistoryShapeError
+from kraftwreck.checkers.bad_input import BAD_INPUT, reason_of
 from kraftwreck.checkers.catalogue import CATALOGUE, HistoryModel, Settings, find, options_of
 from kraftwreck.checkers.elle.binding import MODELS as TRANSACTIONS
-from kraftwreck.checkers.elle.binding import ElleError, ElleMissingError
-from kraftwreck.checkers.elle.models import UnknownModelError
-from kraftwreck.checkers.elle.transactions import TransactionError
+from kraftwreck.checkers.elle.binding import ElleError
 from kraftwreck.checkers.linearizability.keyed import TIME_LIMIT_S
-from kraftwreck.checkers.linearizability.models import ModelError
-from kraftwreck.cli.history_verdict import report_of, write_page
-from kraftwreck.cli.option_types import SECONDS
+from kraftwreck.cli.option_types import MASTER, SECONDS, OutputFile
 from kraftwreck.histories.events import FORMATS
-from kraftwreck.histories.exit_codes import BAD_ARGUMENTS, FAILED, of_verdict
+from kraftwreck.histories.exit_codes import BAD_ARGUMENTS, FAILED, CommandError, of_verdict
 from kraftwreck.histories.source import HistoryFile
 from kraftwreck.histories.tables import HistoryError
-from kraftwreck.histories.verdict import WORDS, Validity, merge_valid
+from kraftwreck.histories.verdict import WORDS, CheckerResult, Validity, merge_valid
 from kraftwreck.histories.without_pandas import leave_pandas_out
-
-BAD_INPUT = (
-    HistoryError,
-    HistoryShapeError,
-    ModelError,
-    TransactionError,
-    UnknownModelError,
-    ElleMissingError,
-    RecursionError,
-)
+from kraftwreck.reports.checked_history import report_of, write_page
 
 
 @click.command(name="check")
@@ -55,7 +42,6 @@ BAD_INPUT = (
 )
 @click.option(
     "--consistency-model",
-    "-c",
     "consistency",
     multiple=True,
     metavar="NAME",
@@ -71,14 +57,14 @@ BAD_INPUT = (
 )
 @click.option(
     "--witness",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OutputFile(),
     help="Write the order of operations that proves a history valid here, one JSON line each.",
 )
 @click.option(
     "--report",
     "page",
     metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OutputFile(),
     help="Write an HTML page about one history to this file, with a picture of its anomalies.",
 )
 @click.option(
@@ -95,12 +81,13 @@ BAD_INPUT = (
 )
 @click.option("--independent", is_flag=True, help="Values are [key, value] pairs, as in Jepsen.")
 @click.option(
-    "--time-limit", type=SECONDS, default=TIME_LIMIT_S,
+    "--budget", type=SECONDS, default=TIME_LIMIT_S,
     show_default=True, metavar="SECONDS",
     help="CPU seconds per history; beyond them the verdict is unknown.",
 )  # fmt: skip
 @click.option(
     "--master",
+    type=MASTER,
     metavar="URL",
     help="Judge with Spark, key by key, on this master: local[*], spark://HOST:7077, ...",
 )
@@ -117,7 +104,7 @@ def cli(
     engine: str,
     elle: str | None,
     independent: bool,
-    time_limit: float,
+    budget: float,
     master: str | None,
     as_json: bool,
 ) -> None:
@@ -130,26 +117,20 @@ def cli(
     lists = {"consistency-models": list(consistency), "anomalies": list(forbidden)}
     settings = Settings(
         options=_options(entry, options, {k: v for k, v in lists.items() if v}),
-        time_limit_s=time_limit,
+        time_limit_s=budget,
         independent=independent,
         engine=engine,
         elle=elle,
     )
-    if engine == "elle" and (entry is None or entry.name not in TRANSACTIONS):
-        raise click.UsageError(f"--engine elle needs --model {' or '.join(TRANSACTIONS)}")
+    _check_engine(entry, engine, elle)
     proofs: list[dict[str, Any]] | None = None if witness is None else []
     if master is not None and witness is not None:
         raise click.UsageError("--witness is for histories judged without --master")
     if page is not None:
-        if len(histories) > 1:
-            raise click.UsageError(f"--report is for one history; got {len(histories)}")
-        if (histories[0] / "test.json").is_file():
-            raise click.UsageError(
-                f"--report is for histories; kraftwreck report {histories[0]} is for runs"
-            )
+        _check_page(histories)
     if master is None:
         leave_pandas_out()
-    spread: list[dict[str, Any]] | None = None
+    spread: list[CheckerResult | CommandError] | None = None
     verdicts: list[Validity] = []
     failures: list[int] = []
     for number, path in enumerate(histories):
@@ -157,7 +138,7 @@ def cli(
             if master is not None:
                 # Spark judges all files at once, when the first is due.
                 spread = spread or _with_spark(histories, entry, kind, settings, master)
-                report = spread[number]
+                report = _of_one(spread[number], path, entry, kind)
             elif (path / "test.json").is_file():
                 report = _run_folder(path)
             else:
@@ -165,8 +146,8 @@ def cli(
         except BAD_INPUT as error:
             failures.append(BAD_ARGUMENTS)
             report = _unjudged(path, error)
-        except ElleError as error:
-            failures.append(FAILED)
+        except (ElleError, CommandError) as error:
+            failures.append(error.exit_code if isinstance(error, CommandError) else FAILED)
             report = _unjudged(path, error)
         else:
             verdicts.append(report["valid"])
@@ -181,11 +162,27 @@ def cli(
     sys.exit(max(failures, default=of_verdict(merge_valid(verdicts))))
 
 
+def _check_engine(entry: HistoryModel | None, engine: str, elle: str | None) -> None:
+    """Raise a usage error if Elle does not judge histories of the model."""
+    if engine == "elle" and (entry is None or entry.name not in TRANSACTIONS):
+        raise click.UsageError(f"--engine elle needs --model {' or '.join(TRANSACTIONS)}")
+    if elle is not None and engine != "elle":
+        raise click.UsageError("--elle needs --engine elle")
+
+
+def _check_page(histories: tuple[Path, ...]) -> None:
+    """Raise a usage error if ``--report`` cannot be written for ``histories``."""
+    if len(histories) > 1:
+        raise click.UsageError(f"--report is for one history; got {len(histories)}")
+    if (histories[0] / "test.json").is_file():
+        raise click.UsageError(
+            f"--report is for histories; kraftwreck report {histories[0]} is for runs"
+        )
+
+
 def _unjudged(path: Path, error: Exception) -> dict[str, Any]:
     """Print why ``path`` has no verdict on standard error; return that as a report."""
-    text = " ".join(str(error).split())
-    if isinstance(error, RecursionError):
-        text = "values are nested too deeply to be compared"
+    text = reason_of(error)
     where = "" if text.startswith(str(path)) else f"{path}: "
     click.echo(f"kraftwreck check: {where}{text}", err=True)
     return {"file": str(path), "valid": "unknown", "error": text}
@@ -197,15 +194,30 @@ def _with_spark(
     kind: str | None,
     settings: Settings,
     master: str,
-) -> list[dict[str, Any]]:
-    from kraftwreck.cli.check_spark import judge_with_spark
+) -> list[CheckerResult | CommandError]:
+    from kraftwreck.pipeline.check_histories import judge_with_spark
     from kraftwreck.pipeline.java import PipelineError
+    from kraftwreck.pipeline.keyed import can_be_keyed
 
+    if entry is None or not can_be_keyed(entry, settings):
+        name = "a run folder" if entry is None else f"model {entry.name}"
+        raise click.UsageError(
+            f"--master needs a model that judges each key alone; {name} does not"
+        )
     try:
         return judge_with_spark(histories, entry, kind, settings, master)
     except PipelineError as error:
         click.echo(f"kraftwreck check: {error}", err=True)
         sys.exit(FAILED)
+
+
+def _of_one(
+    found: CheckerResult | CommandError, path: Path, entry: HistoryModel | None, kind: str | None
+) -> dict[str, Any]:
+    if isinstance(found, CommandError):
+        raise found
+    assert entry is not None
+    return report_of(path, entry, found, HistoryFile(path, kind).torn_line)
 
 
 def _entry(model: str) -> HistoryModel:
@@ -260,9 +272,14 @@ def _history(
 
 
 def _run_folder(path: Path) -> dict[str, Any]:
-    from kraftwreck.cli.judge import judge, measured_strength
+    from kraftwreck.reports.pages import write_pages
+    from kraftwreck.runs.judge import judge, measured_strength
 
-    verdict = judge(path, lambda line: click.echo(line, err=True))
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    verdict = judge(path, say)
+    write_pages(path, say)
     return {
         "file": str(path),
         "valid": verdict.valid,

@@ -208,7 +208,7 @@ def doctor(identifier: str | None, spec: str | None, as_json: bool) -> None:
 
     If no hosts are up, one is brought up on this machine for the test.
     """
-    from kraftwreck.cli.doctor import examine, lines
+    from kraftwreck.harness.remote.doctor import examine, lines
 
     if spec is not None:
         running = _running(choose_cluster(spec))
@@ -231,7 +231,7 @@ def doctor(identifier: str | None, spec: str | None, as_json: bool) -> None:
         click.echo(json.dumps(found))
     for name, hosts in found.items():
         click.echo("\n".join([name, *lines(hosts)]), err=True)
-    if any("error" in told for hosts in found.values() for told in hosts.values()):
+    if any("error" in answer for hosts in found.values() for answer in hosts.values()):
         sys.exit(FAILED)
 
 

@@ -5,121 +5,20 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
-from statistics import median
-from typing import Any, get_args
+from typing import get_args
 
 import click
-import msgspec
 
-from kraftwreck.cli.hunt import Hunted
-from kraftwreck.cli.hunting import hunt_patch, shrink_found
+from kraftwreck.campaigns.detection import Entry, Row, as_json, hunt_all, summary, table
 from kraftwreck.cli.option_types import SECONDS
 from kraftwreck.harness.options import OptionError, Style
 from kraftwreck.histories.exit_codes import INVALID, VALID
 from kraftwreck.mutants import catalogue
-from kraftwreck.nemesis.case import Size
 
 DEFAULT_BUDGET_S = 120.0
 SHRINK_BUDGET_S = 60.0
-FAR_APART = 10_000
-"""Distance between the first seeds of several hunts for one bug, so that they share no test."""
-
-
-class Row(msgspec.Struct, kw_only=True):
-    """A planted bug and the results of its hunts. ``hunted`` is the first hunt that found it,
-    otherwise the first. ``shrunk`` is the size of the shrunk test that finds it."""
-
-    id: str
-    title: str
-    hunted: Hunted
-    all: list[Hunted] = []
-    shrunk: Size | None = None
-
-    @property
-    def times(self) -> list[float]:
-        """CPU seconds to detection, of the hunts that found the bug."""
-        return sorted(each.cpu_s for each in self.all or [self.hunted] if each.found)
-
-
-Entry = tuple[str, str, Path]
-"""Id, title and patch."""
-
-
-def hunt_all(
-    patches: list[Entry],
-    budget_s: float,
-    jobs: int,
-    told: Callable[[Row], None],
-    *,
-    repeats: int = 1,
-    style: Style = "swarm",
-    shrink_s: float = 0.0,
-) -> list[Row]:
-    """Hunt all ``patches``, ``jobs`` at a time; return the rows in the same order.
-
-    Each is hunted ``repeats`` times, from different first seeds. With ``shrink_s`` the first test
-    that finds a bug is shrunk for that many CPU seconds.
-    """
-
-    def one(entry: Entry) -> Row:
-        name, title, patch = entry
-        hunts = [
-            hunt_patch(patch, budget_s, first_seed=number * FAR_APART, style=style)
-            for number in range(repeats)
-        ]
-        first = next((hunted for hunted in hunts if hunted.found), hunts[0])
-        row = Row(id=name, title=title, hunted=first, all=hunts)
-        if shrink_s > 0 and first.seed is not None:
-            row.shrunk = shrink_found(patch, first, style, shrink_s)
-        return row
-
-    rows = []
-    with ThreadPoolExecutor(jobs) as pool:
-        for row in pool.map(one, patches):
-            rows.append(row)
-            told(row)
-    return rows
-
-
-def table(rows: list[Row]) -> Iterator[str]:
-    """Yield the lines of a Markdown table of ``rows``."""
-    repeated = any(len(row.all) > 1 for row in rows)
-    shrunk = any(row.shrunk is not None for row in rows)
-    names = ["id", "bug", "found by", "seed", "runs", "simulated s", "CPU s"]
-    names += ["found", "median CPU s", "worst"] if repeated else []
-    names += ["smallest"] if shrunk else []
-    yield f"| {' | '.join(names)} |"
-    yield "|---" * len(names) + "|"
-    for row in rows:
-        hunted = row.hunted
-        by = f"{hunted.checker}: {hunted.anomaly}" if hunted.found else "**missed**"
-        seed = "" if hunted.seed is None else str(hunted.seed)
-        cells = [row.id, row.title, by, seed, str(hunted.runs)]
-        cells += [f"{hunted.sim_s:.0f}", f"{hunted.cpu_s:.2f}"]
-        if repeated:
-            times = row.times
-            cells += [f"{len(times)}/{len(row.all)}"]
-            cells += [f"{median(times):.2f}", f"{times[-1]:.2f}"] if times else ["", ""]
-        if shrunk:
-            cells += ["" if row.shrunk is None else str(row.shrunk)]
-        yield f"| {' | '.join(cells)} |"
-
-
-def as_json(row: Row) -> dict[str, Any]:
-    """Return a row as plain values: the first hunt, and all hunts if there were several."""
-    plain: dict[str, Any] = {"id": row.id, "title": row.title, **msgspec.to_builtins(row.hunted)}
-    times = row.times
-    if len(row.all) > 1:
-        plain["cpu_s"] = round(median(times), 3) if times else plain["cpu_s"]
-        plain["worst_cpu_s"] = times[-1] if times else None
-        plain["found_in"], plain["repeats"] = len(times), len(row.all)
-        plain["hunts"] = [msgspec.to_builtins(each) for each in row.all]
-    if row.shrunk is not None:
-        plain["shrunk"] = msgspec.to_builtins(row.shrunk)
-    return plain
 
 
 def _chosen(ids: tuple[str, ...], patches: tuple[Path, ...]) -> list[Entry]:
@@ -167,7 +66,7 @@ def cli(
         chosen,
         budget,
         jobs,
-        _teller(len(chosen)),
+        _row_printer(len(chosen)),
         repeats=repeats,
         style=style,
         shrink_s=SHRINK_BUDGET_S if shrink else 0.0,
@@ -175,7 +74,7 @@ def cli(
     missed = [row.id for row in rows if not row.hunted.found]
     total = sum(each.cpu_s for row in rows for each in row.all)
     click.echo("\n".join(table(rows)), err=True)
-    click.echo(_summary(rows, total), err=True)
+    click.echo(summary(rows, total), err=True)
     if missed:
         click.echo(f"missed: {', '.join(missed)}", err=True)
     if json_output:
@@ -183,19 +82,11 @@ def cli(
     sys.exit(INVALID if missed else VALID)
 
 
-def _summary(rows: list[Row], total_s: float) -> str:
-    times = [median(row.times) for row in rows if row.times]
-    text = f"{len(times)} of {len(rows)} found, {total_s:.1f} CPU s"
-    if len(times) > 1:
-        text += f"; CPU s to find: median {median(times):.2f}, slowest {max(times):.2f}"
-    return text
-
-
-def _teller(count: int) -> Callable[[Row], None]:
+def _row_printer(count: int) -> Callable[[Row], None]:
     """Return a function that prints each row as it completes."""
     place = 0
 
-    def tell(row: Row) -> None:
+    def show(row: Row) -> None:
         nonlocal place
         place += 1
         progress = f"[{place}/{count}] " if count > 1 else ""
@@ -215,7 +106,7 @@ def _teller(count: int) -> Callable[[Row], None]:
         if not hunted.found and known is not None and known.missed:
             click.echo(f"  expected: {known.missed}", err=True)
         for seed in sorted({seed for each in row.all for seed in each.not_its}):
-            told = f"seed {seed} fails without the bug, too: a false alarm or another bug"
-            click.echo(f"  {told}", err=True)
+            text = f"seed {seed} fails without the bug, too: a false alarm or another bug"
+            click.echo(f"  {text}", err=True)
 
-    return tell
+    return show

@@ -90,17 +90,17 @@ def cli(
         raise NightError("--new and --resume cannot be combined")
     if tree is not None or rate is not None or seed is not None:
         raise NightError("--tree, --failure-rate and --seed need --confirm")
-    asked, found = load(config)
+    settings, found = load(config)
     if jobs is not None:
-        asked = msgspec.structs.replace(asked, jobs=jobs)
+        settings = msgspec.structs.replace(settings, jobs=jobs)
     if only_plan:
-        _show_plan(asked, found)
+        _show_plan(settings, found)
         sys.exit(VALID)
-    if resume and unfinished(asked) is None:
-        say(f"night {asked.name}: no unfinished night to resume")
+    if resume and unfinished(settings) is None:
+        say(f"night {settings.name}: no unfinished night to resume")
         sys.exit(VALID)
-    folder = open_night(asked, found, new=new)
-    sys.exit(_work(Work(asked, found, folder, TOOLS, say), folder, as_json))
+    folder = open_night(settings, found, new=new)
+    sys.exit(_work(Work(settings, found, folder, TOOLS, say), folder, as_json))
 
 
 def _work(work: Work, folder: NightFolder, as_json: bool) -> int:

@@ -1,8 +1,10 @@
-"""Types of numeric options: finite numbers in a sensible range."""
+"""Types of options: finite numbers in a sensible range, files to write, names of checkers."""
 
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import click
@@ -48,3 +50,41 @@ RATE_OR_SEED = Number(0.001, MOST_RATE, or_zero=True)
 """Operations per second, or 0: the seed decides."""
 
 SEED = click.IntRange(0, MOST_SEED)
+
+
+class OutputFile(click.Path):
+    """A file to write, in a folder that exists."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, dir_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path; reject one whose folder does not exist."""
+        path = Path(str(super().convert(value, param, ctx)))
+        if not path.parent.is_dir():
+            self.fail(f"{path.parent}: not a directory.", param, ctx)
+        return path
+
+
+class Word(click.ParamType[str]):
+    """A word that matches a pattern; ``meaning`` names what it must be."""
+
+    name = "text"
+
+    def __init__(self, pattern: str, meaning: str) -> None:
+        self._pattern = re.compile(pattern)
+        self._meaning = meaning
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word."""
+        if not self._pattern.fullmatch(value):
+            self.fail(f"{value!r} is not {self._meaning}.", param, ctx)
+        return str(value)
+
+
+MASTER = Word(
+    r"local|local\[(\d+|\*)(, *\d+)?\]|yarn|(spark|k8s)://.+",
+    "a Spark master, such as local[*], spark://HOST:7077, k8s://HOST or yarn",
+)
+FILE_NAME = Word(r"[^/\x00-\x1f]*[^/\x00-\x1f.][^/\x00-\x1f]*", "a file name")
+LINE = Word(r"[^\x00-\x1f]*\S[^\x00-\x1f]*", "a line of text")

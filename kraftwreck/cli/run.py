@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -14,14 +12,10 @@ from typing import get_args
 import click
 from click.core import ParameterSource
 
-from kraftwreck.cli.campaign import plan_faults
-from kraftwreck.cli.judge import REPORT, judge, measured_strength, show_verdict
 from kraftwreck.cli.option_types import INTERVAL, RATE, SECONDS, SEED
-from kraftwreck.cli.spark_tables import SparkTables
 from kraftwreck.harness.archive import PROJECT_TREE
-from kraftwreck.harness.clusters.cluster import Cluster, ClusterUnavailable
-from kraftwreck.harness.clusters.providers import DEFAULT_NODES, choose_cluster, lacking
-from kraftwreck.harness.clusters.vagrant import VagrantCluster
+from kraftwreck.harness.clusters.cluster import Cluster
+from kraftwreck.harness.clusters.providers import DEFAULT_NODES
 from kraftwreck.harness.options import (
     DYNAMIC,
     STATIC,
@@ -30,23 +24,23 @@ from kraftwreck.harness.options import (
     Style,
     repeat_command,
 )
-from kraftwreck.harness.patched_nodes import patch_of, patched_tree
-from kraftwreck.harness.remote.preloads import library
-from kraftwreck.harness.run import Outcome, TestRun
+from kraftwreck.harness.patched_nodes import chosen_patch, tested_tree
+from kraftwreck.harness.run import Outcome
 from kraftwreck.harness.workload import floor as least
 from kraftwreck.histories.exit_codes import INTERRUPTED, INVALID, of_verdict
-from kraftwreck.histories.store import link_latest, make_store
+from kraftwreck.histories.store import UNWRITTEN, link_latest, make_store
 from kraftwreck.histories.verdict import CheckerResult, Verdict
 from kraftwreck.histories.without_pandas import leave_pandas_out
-from kraftwreck.nemesis import possible
 from kraftwreck.nemesis import registry as faults_registry
-from kraftwreck.nemesis.inject import Injector
+from kraftwreck.pipeline.run_tables import SparkTables
+from kraftwreck.reports.pages import write_pages
+from kraftwreck.runs.judge import judge, measured_strength, show_verdict
+from kraftwreck.runs.node_replay import ReplayAhead
+from kraftwreck.runs.one_run import build_libraries, run_on_hosts
+from kraftwreck.runs.place import place, supported_faults
+from kraftwreck.runs.simulated import simulated_run
 from kraftwreck.systems import registry as systems_registry
-from kraftwreck.workloads import registry as workloads_registry
 
-SIMULATOR = "sim"
-SIMULATED = "kraft"
-"""The only system that the simulator runs."""
 _NOTHING = {"run": CheckerResult(valid="unknown", error="the run is too incomplete to be judged")}
 
 
@@ -81,7 +75,7 @@ def say(line: str) -> None:
     help="Whether voters can be changed; -n membership needs dynamic.",
 )  # fmt: skip
 @click.option(
-    "--snapshots", is_flag=True,
+    "--snapshots/--no-snapshots", default=True, show_default=True,
     help="On hosts: write a snapshot every few kilobytes, and delete older log segments soon.",
 )  # fmt: skip
 @click.option("--seed", type=SEED, help="Random seed; repeating it repeats the test.")
@@ -111,6 +105,10 @@ def say(line: str) -> None:
     help="Least values for a valid run: acknowledged, share, led, elections, faults "
     "[default: the workload's].",
 )  # fmt: skip
+@click.option(
+    "-o", "--option", "system_options", multiple=True, metavar="NAME=VALUE",
+    help="An option of the system's own; repeat it for more.",
+)  # fmt: skip
 @click.option("--store", type=click.Path(path_type=Path, file_okay=False), default=Path("store"),
               show_default=True, help="Directory in which to write the run folder.")  # fmt: skip
 @click.option("--tables/--no-tables", "with_tables", default=True, show_default=True,
@@ -136,6 +134,7 @@ def cli(
     patch: Path | None,
     other: Path | None,
     floor: str | None,
+    system_options: tuple[str, ...],
     store: Path,
     with_tables: bool,
     as_json: bool,
@@ -148,13 +147,14 @@ def cli(
         raise OptionError("--mutant and --patch cannot be combined")
     if combined and brokers:
         raise OptionError("--combined and --brokers cannot be combined")
+    under_test = systems_registry.find(system)
     chosen = RunOptions(
         system=system,
-        workload=workload or systems_registry.find(system).default_workload,
+        workload=workload or under_test.default_workload,
         faults=faults_registry.parse(faults),
         time_limit_s=time_limit,
         cluster=cluster,
-        nodes=nodes or DEFAULT_NODES,
+        nodes=nodes or int(getattr(under_test, "nodes", DEFAULT_NODES)),
         brokers=brokers,
         combined=combined,
         quorum=quorum,
@@ -168,97 +168,24 @@ def cli(
         floor=floor,
         style=style,
         interval_s=interval,
+        system_options=system_options,
         store=store,
         tables=with_tables,
     )
-    if quorum == STATIC:
-        faults_registry.check_static(chosen.faults)
-    systems_registry.find(chosen.system)
-    least(workloads_registry.find(chosen.workload), floor)
-    options, where, instead = _place(chosen, nodes, _is_default("cluster"))
+    least(systems_registry.workload_of(under_test, chosen.workload), floor)
+    if _is_default("faults"):
+        chosen = replace(chosen, faults=supported_faults(chosen))
+    options, where, instead = place(chosen, nodes, _is_default("cluster"))
     if where is not None:
-        _check_clockwork(chosen.faults)
-    else:
-        faults_registry.check_simulator(chosen.faults)
-    with _tree(options) as tree:
+        build_libraries(chosen.faults)
+    with tested_tree(chosen_patch(options)) as tree:
         make_store(options.store)
         sys.exit(_test(options, where, tree, as_json, instead))
-
-
-def _check_clockwork(faults: tuple[str, ...]) -> None:
-    """Build the clock and disk libraries that ``faults`` need, before anything is set up."""
-    if "clock" in faults:
-        library()
-    if not {"disk", "storage"}.isdisjoint(faults):
-        library(name="diskwork")
 
 
 def _is_default(option: str) -> bool:
     """Return whether the user left ``option`` out."""
     return click.get_current_context().get_parameter_source(option) is ParameterSource.DEFAULT
-
-
-def _place(
-    options: RunOptions, nodes: int | None, by_default: bool
-) -> tuple[RunOptions, Cluster | None, str | None]:
-    """Return options, cluster (None: simulator), and why the simulator replaces the hosts.
-
-    Only a cluster chosen ``by_default`` is replaced. Raises ClusterUnavailable if this machine
-    cannot provide the cluster that the user named.
-    """
-    instead = None
-    if options.cluster == "netns":
-        from kraftwreck.harness.clusters.netns import probe
-
-        try:
-            probe()
-        except ClusterUnavailable as error:
-            if not by_default or options.system != SIMULATED:
-                raise
-            instead = str(error)
-            options = replace(options, cluster=SIMULATOR)
-    lacks = lacking(options.cluster)
-    possible.check(options.faults, lacks)
-    options = replace(options, lacking=tuple(sorted(lacks)))
-    if options.cluster == SIMULATOR:
-        if options.system != SIMULATED:
-            raise OptionError(
-                f"the simulator runs {SIMULATED} only; use -c netns, vagrant or hosts:FILE"
-                f" for {options.system}"
-            )
-        if options.combined:
-            raise OptionError("--combined needs real hosts; use --brokers in the simulator")
-        if options.snapshots:
-            raise OptionError(
-                "--snapshots needs real hosts; for the simulator use kraftwreck sim --snapshots"
-            )
-        return options, None, instead
-    # All hosts of an inventory are used, unless numbers are given.
-    everybody = None if nodes is None else nodes + options.brokers
-    if not options.cluster.startswith("hosts:"):
-        everybody = options.nodes + options.brokers
-    cluster = choose_cluster(options.cluster, everybody, disks="host" in options.faults)
-    listed = getattr(cluster, "hosts", None)
-    if options.cluster.startswith("hosts:") and listed:
-        if len(listed) <= options.brokers:
-            raise OptionError(
-                f"{len(listed)} hosts are too few for {options.brokers} brokers and a controller"
-            )
-        options = replace(options, nodes=len(listed) - options.brokers)
-    if isinstance(cluster, VagrantCluster):
-        cluster.check()
-    return options, cluster, None
-
-
-@contextmanager
-def _tree(options: RunOptions) -> Iterator[Path]:
-    """Yield the node code to test: the project's, or a copy with a bug planted."""
-    patch = patch_of(options.mutant) if options.mutant is not None else options.patch
-    if patch is None:
-        yield PROJECT_TREE
-    else:
-        with patched_tree(patch) as tree:
-            yield tree
 
 
 def _test(
@@ -272,16 +199,22 @@ def _test(
 
     def note(line: str) -> None:
         say(line)
-        if line.startswith(f"error: {REPORT}: "):
+        if line.startswith(UNWRITTEN):
             unwritten.append(line.removeprefix("error: "))
 
-    tables = SparkTables(say)
+    tables, ahead = SparkTables(say), ReplayAhead()
     began = tables.begin if options.tables else _nothing
     try:
-        outcome = _on_hosts(options, cluster, tree, began) if cluster else _simulated(options, tree)
+        if cluster is None:
+            # Finished before Spark would be ready; kraftwreck analyze makes tables of such runs.
+            outcome = simulated_run(options, tree)
+        else:
+            collected = ahead.begin if _replayed_here(options, tree) else _nothing
+            outcome = run_on_hosts(options, cluster, tree, say, began, collected)
         if outcome.judgeable:
             tables.compute(outcome.folder)
-            verdict = judge(outcome.folder, note)
+            verdict = judge(outcome.folder, note, ahead)
+            write_pages(outcome.folder, note)
             outcome.errors += unwritten
             summary = tables.finish(verdict)
             link_latest(outcome.folder)
@@ -289,6 +222,7 @@ def _test(
             verdict, summary = Verdict.of(_NOTHING), None
     finally:
         tables.close()
+        ahead.close()
     repeat = repeat_command(options)
     if outcome.judgeable:
         # With --json, standard output holds only the JSON.
@@ -317,29 +251,10 @@ def _nothing(folder: Path) -> None:
     pass
 
 
-def _on_hosts(
-    options: RunOptions, cluster: Cluster, tree: Path, began: Callable[[Path], None]
-) -> Outcome:
-    planned = plan_faults(replace(options, brokers=0), options.brokers)
-    everybody = options.nodes + options.brokers
-    return TestRun(
-        options,
-        system=systems_registry.find(options.system),
-        workload=workloads_registry.find(options.workload),
-        schedule=possible.adapt(planned, options.lacking, everybody, options.brokers),
-        injector=Injector,
-        cluster=cluster,
-        say=say,
-        tree=tree,
-        began=began,
-    ).go()
-
-
-def _simulated(options: RunOptions, tree: Path) -> Outcome:
-    # Finished before Spark would be ready; `kraftwreck analyze` makes tables of many such runs.
-    from kraftwreck.cli.simulated import simulated_run
-
-    return simulated_run(options, tree)
+def _replayed_here(options: RunOptions, tree: Path) -> bool:
+    """Return whether the nodes' records can be replayed with the node code of this process."""
+    system = systems_registry.find(options.system)
+    return tree == PROJECT_TREE and bool(getattr(system, "replayable", False))
 
 
 def exit_code(verdict: Verdict, outcome: Outcome) -> int:

@@ -70,9 +70,9 @@ def cli(
 def _export(store: Path, target: Path, reports: str, as_json: bool) -> None:
     done = export(store, target, reports)
     if as_json:
-        told = {"export": str(done.folder), "nights": done.nights, "reports": done.reports}
-        told |= {"compared": done.compared, "left_out": done.left_out}
-        click.echo(json.dumps(told))
+        summary = {"export": str(done.folder), "nights": done.nights, "reports": done.reports}
+        summary |= {"compared": done.compared, "left_out": done.left_out}
+        click.echo(json.dumps(summary))
     else:
         more = f", {done.left_out} left out" if done.left_out else ""
         click.echo(

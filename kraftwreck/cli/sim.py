@@ -4,41 +4,63 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import get_args
 
 import click
+from click.core import ParameterSource
 
-from kraftwreck.cli import compiled_tree
-from kraftwreck.cli.campaign import (
+from kraftwreck import nodes as nodes_package
+from kraftwreck.campaigns.campaign import (
     ALL,
     BY_SEED,
     FAULTS,
     NO_FLOOR,
     Campaign,
     Tested,
+    Tests,
     as_json,
     combined_digest,
 )
+from kraftwreck.campaigns.core_campaign import CoreCampaign
+from kraftwreck.campaigns.sim_runs import BySeed, Progress, Source, Steered, run_all
 from kraftwreck.cli.option_types import HOURS, INTERVAL, RATE_OR_SEED, Number
-from kraftwreck.cli.sim_runs import BySeed, Progress, Source, Steered, run_all
+from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.command_line import command_line
+from kraftwreck.harness.compiled import tree as compiled_tree
 from kraftwreck.harness.options import LONGEST_S, OptionError, Style
+from kraftwreck.harness.patched_nodes import environment, patched_tree
+from kraftwreck.harness.simulated.core import is_core, load_core
 from kraftwreck.harness.workload import floor as least
 from kraftwreck.histories.exit_codes import INVALID, UNKNOWN, VALID
-from kraftwreck.nemesis.registry import check_simulator
+from kraftwreck.nemesis import possible
+from kraftwreck.nemesis.registry import families
 from kraftwreck.nemesis.registry import parse as parse_faults
-from kraftwreck.simulation.knobs import MOST_BROKERS, Quorum
+from kraftwreck.systems.kraft.simulated.knobs import MOST_BROKERS, Quorum
 from kraftwreck.systems.registry import find as find_system
-from kraftwreck.workloads.registry import find as find_workload
+from kraftwreck.systems.registry import simulated_workload
 
 _ARGUMENTS = "kraftwreck.cli.sim.arguments"
+_NOT_OF_CORES = {
+    "quorum": "--quorum",
+    "brokers": "--brokers",
+    "snapshots": "--snapshots",
+    "interval": "--interval",
+    "governed": "--governed",
+    "corpus": "--steer",
+    "compiled": "--compiled",
+}
 _SEED = re.compile("[0-9]{1,18}")
+
+
+def say(line: str) -> None:
+    """Print one line for people."""
+    click.echo(line, err=True)
 
 
 def parse_seeds(text: str) -> Iterable[int]:
@@ -91,7 +113,8 @@ class _Sim(click.Command):
 )
 @click.option(
     "-n", "--nemesis", "faults", default=",".join(FAULTS), show_default=True,
-    help="Fault families to inject, comma-separated; none: no faults.",
+    help="Fault families to inject, comma-separated; none: no faults. "
+    "Families of other packages are injected only if named.",
 )  # fmt: skip
 @click.option("-t", "--time-limit", type=Number(1, LONGEST_S), default=30.0, show_default=True,
               help="Virtual seconds of clients and faults in each run.")  # fmt: skip
@@ -134,6 +157,8 @@ class _Sim(click.Command):
               help="Shrink the first failure of each kind for 30 CPU seconds.")  # fmt: skip
 @click.option("--compiled", is_flag=True, help="Run mypyc-compiled modules, building them first "
               "if sources changed (takes minutes).")  # fmt: skip
+@click.option("--patch", type=click.Path(path_type=Path), help="Of a core: apply this patch to "
+              "nodes/.")  # fmt: skip
 @click.option("--json", "json_output", is_flag=True, help="Print the result as JSON on stdout.")
 @click.pass_context
 def cli(
@@ -160,46 +185,38 @@ def cli(
     corpus: Path | None,
     shrinks: bool,
     compiled: bool,
+    patch: Path | None,
     json_output: bool,
 ) -> None:
-    """Run one test per seed in virtual time, check each, and save the failures."""
+    """Run one test per seed in virtual time, check each, and save the failures.
+
+    SYSTEM is kraft, raft, or a core of your own as MODULE:NAME (docs/bring-your-own-core.md).
+    """
+    if patch is not None and not is_core(system):
+        raise OptionError("--patch is for cores; for kraft use kraftwreck mutants or run --patch")
+    if patch is not None and _ours():
+        sys.exit(_with_patch(patch, ctx.meta[_ARGUMENTS]))
     find_system(system)
     if workload != ALL:
-        find_workload(workload)
+        simulated_workload(system, workload)
     seeds = parse_seeds(seed_text or ("0.." if hours else "0..99"))
     if isinstance(seeds, count) and hours is None:
         raise OptionError(f"--seeds {seed_text}: an endless range needs --hours")
-    check_simulator(parse_faults(faults))
-    campaign = Campaign(
-        system=system,
-        workload=workload,
-        faults=parse_faults(faults),
-        time_limit_s=time_limit,
-        nodes=nodes,
-        rate=rate,
-        concurrency=concurrency,
-        quorum=quorum,
-        brokers=parse_brokers(brokers),
-        snapshots=snapshots,
-        style=style,
-        interval_s=interval,
-        governed=governed,
-        floor=floor,
-        store=store,
-    )
+    possible.check_simulator(parse_faults(faults))
+    campaign = _core_campaign(ctx) if is_core(system) else _campaign(ctx)
     first = campaign.options(0)
-    least(find_workload(first.workload), first.floor)
+    least(simulated_workload(system, first.workload), first.floor)
     if corpus is not None and style != "swarm":
         raise OptionError(f"--steer and --style {style} cannot be combined")
     if compiled:
-        tell = partial(click.echo, err=True)
-        compiled_tree.go_on("kraftwreck", ["sim", *ctx.meta[_ARGUMENTS]], tell)
+        compiled_tree.go_on("kraftwreck", ["sim", *ctx.meta[_ARGUMENTS]], say)
     source: Source
     if corpus is None:
         source = BySeed(campaign, coverage_file)
     else:
+        assert isinstance(campaign, Campaign)
         source = Steered(campaign, corpus, coverage_file)
-    progress = Progress(source, len(seeds) if isinstance(seeds, range) else None)
+    progress = Progress(source, len(seeds) if isinstance(seeds, range) else None, say)
     deadline = time.monotonic() + hours * 3600 if hours else None
     run_all(seeds, jobs, deadline, progress)
     source.save()
@@ -210,15 +227,73 @@ def cli(
     sys.exit(INVALID if failed else UNKNOWN if unknown else VALID)
 
 
+def _ours() -> bool:
+    """Return whether this process imports the project's node code, and no patched copy."""
+    return Path(nodes_package.__file__ or "").resolve().parent == PROJECT_TREE.resolve()
+
+
+def _with_patch(patch: Path, arguments: Sequence[str]) -> int:
+    """Run the campaign in a process that imports the patched node code; return its exit code."""
+    with patched_tree(patch) as tree:
+        command = [sys.executable, "-P", "-m", "kraftwreck", "sim", *arguments]
+        return subprocess.run(command, env=environment(tree), check=False).returncode
+
+
+def _campaign(ctx: click.Context) -> Campaign:
+    given = ctx.params
+    return Campaign(
+        system=given["system"],
+        workload=given["workload"],
+        faults=parse_faults(given["faults"]),
+        time_limit_s=given["time_limit"],
+        nodes=given["nodes"],
+        rate=given["rate"],
+        concurrency=given["concurrency"],
+        quorum=given["quorum"],
+        brokers=parse_brokers(given["brokers"]),
+        snapshots=given["snapshots"],
+        style=given["style"],
+        interval_s=given["interval"],
+        governed=given["governed"],
+        floor=given["floor"],
+        store=given["store"],
+    )
+
+
+def _core_campaign(ctx: click.Context) -> CoreCampaign:
+    """Return the campaign of a core. Raises OptionError for options that it has no use for."""
+    given = ctx.params
+    for name, option in _NOT_OF_CORES.items():
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise OptionError(f"{option} has no meaning for the core {given['system']}")
+    by_default = ctx.get_parameter_source("faults") is ParameterSource.DEFAULT
+    if given["workload"] != ALL and load_core(given["system"]).client is None:
+        raise OptionError(f"-w has no meaning for the core {given['system']}")
+    core, known = load_core(given["system"]), families(given["system"])
+    return CoreCampaign(
+        system=given["system"],
+        faults=tuple(core.faults) if by_default else parse_faults(given["faults"], known),
+        workload=given["workload"],
+        patch=None if given["patch"] is None else given["patch"].resolve(),
+        time_limit_s=given["time_limit"],
+        nodes=given["nodes"],
+        rate=given["rate"],
+        concurrency=given["concurrency"],
+        style=given["style"],
+        floor=given["floor"],
+        store=given["store"],
+    )
+
+
 def _shrunk(progress: Progress) -> list[Path]:
     """Return the case files of the first failure of each kind."""
-    from kraftwreck.cli.shrink_kept import shrink_kept
+    from kraftwreck.campaigns.shrink_kept import shrink_kept
 
-    return shrink_kept(progress.kinds, lambda line: click.echo(line, err=True))
+    return shrink_kept(progress.kinds, say)
 
 
 def report(
-    progress: Progress, campaign: Campaign, json_output: bool, cases: Sequence[Path] = ()
+    progress: Progress, campaign: Tests, json_output: bool, cases: Sequence[Path] = ()
 ) -> None:
     """Print the result of the campaign: text on stderr, JSON on stdout."""
     failed = sorted((t for t in progress.tested if t.found), key=lambda t: t.seed)
@@ -249,7 +324,7 @@ def report(
         click.echo(json.dumps(result))
 
 
-def _repeat(campaign: Campaign, source: Source, tested: Tested) -> str:
+def _repeat(campaign: Tests, source: Source, tested: Tested) -> str:
     if isinstance(source, Steered):
         return command_line("replay", tested.run)
     return campaign.repeat(tested.seed)

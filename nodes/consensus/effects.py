@@ -14,12 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kraftwreck.nodes.consensus.endpoint import Endpoint
-from kraftwreck.nodes.consensus.kraft.messages import (
-    FetchSnapshotResponse,
-    QuorumResponse,
-    Request,
-    Response,
-)
+
+Message = Any
+"""An RPC, request or response: a dataclass of the core that sends it (``kraft.messages``,
+``raft.messages``). Shells only pass it to the core's own codec."""
 
 # --- events -----------------------------------------------------------------------------
 
@@ -34,7 +32,7 @@ class RequestReceived:
     """A quorum RPC arrived; ``token`` identifies it in the answer."""
 
     token: int
-    message: Request
+    message: Message
 
 
 @dataclass(slots=True)
@@ -43,7 +41,7 @@ class ResponseReceived:
 
     source: int
     correlation: int
-    message: Response | None
+    message: Message | None
 
 
 @dataclass(slots=True)
@@ -176,7 +174,7 @@ class Send:
 
     destination: int
     correlation: int
-    message: Request
+    message: Message
     endpoint: Endpoint | None = None
 
 
@@ -185,19 +183,19 @@ class Reply:
     """Answer the quorum RPC that arrived with ``token``."""
 
     token: int
-    message: QuorumResponse
+    message: Message
 
 
 @dataclass(slots=True)
 class SnapshotReply:
-    """Answer a FetchSnapshot with a piece of a snapshot file.
+    """Answer a request for a piece of a snapshot file (KRaft's FetchSnapshot).
 
     The shell puts up to ``max_bytes`` bytes of the file ``(message.snapshot_end,
     message.snapshot_epoch)`` from ``message.position`` on into ``message.data``.
     """
 
     token: int
-    message: FetchSnapshotResponse
+    message: Message
     max_bytes: int
 
 

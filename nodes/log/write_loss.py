@@ -108,6 +108,7 @@ class _Inode:
         file = PLAIN.open(temporary, fresh=True)
         try:
             file.append(self.nameless)
+            file.fsync()  # A machine that crashes must keep it as well as kill -9 does.
             if self.read_only:
                 file.protect()
         finally:

@@ -173,6 +173,9 @@ def _updated(
     records = [feature_record(name, level)]
     if name == ELR_VERSION and level > 0:
         records.extend(elr_records(context.image, context.settings))
+        if context.image.with_elr():
+            # While it was off, a changed min.insync.replicas left them as they were.
+            records.append(("ClearElrRecord", 0, {"topic_name": ""}))
     return records
 
 

@@ -11,17 +11,17 @@ same, so claiming leadership costs nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 from kraftwreck.nodes.consensus.effects import FatalError
 from kraftwreck.nodes.metadata.image_digest import MODULUS, hash_of, is_same
 from kraftwreck.nodes.metadata.image_records import apply_record
+from kraftwreck.nodes.metadata.image_tables import ImageTables
 from kraftwreck.nodes.metadata.image_values import (
     BROKER,
     NEXT_PRODUCER_ID,
-    NO_LEADER,
     TOPIC,
     Broker,
     ControllerRegistration,
@@ -34,8 +34,6 @@ from kraftwreck.nodes.metadata.image_values import (
     SupportedFeature,
     Topic,
 )
-from kraftwreck.nodes.metadata.partition_index import PartitionIndex, is_imbalanced, members
-from kraftwreck.nodes.metadata.timeline import Timeline, TimelineMap
 
 __all__ = [
     "BROKER",
@@ -124,7 +122,7 @@ class Frozen(Layer):
             of.thaw()
 
 
-class MetadataImage:
+class MetadataImage(ImageTables):
     """Cluster metadata after a prefix of the log; reading it reads the head.
 
     ``last_offset``, ``last_epoch``: the last record in the head. ``committed_offset``,
@@ -132,40 +130,10 @@ class MetadataImage:
     last record in the stable layer, the same unless a transaction is open. Offsets are -1 and
     epochs 0 at first. Equality and :meth:`digest` ignore them: nodes whose logs differ only in NoOp
     records compare equal.
-
-    ``indexed=False`` leaves out the index of partitions by broker, which only a controller needs.
     """
 
     def __init__(self, indexed: bool = True) -> None:
-        timeline = self.timeline = Timeline()
-        self.index = PartitionIndex() if indexed else None
-        watch = None if self.index is None else self.index.changed
-        self.topics: TimelineMap[str, Topic] = TimelineMap(timeline)
-        self.names: TimelineMap[bytes, str] = TimelineMap(timeline)
-        self.partitions: TimelineMap[PartitionKey, Partition] = TimelineMap(timeline, watch)
-        self.configs: TimelineMap[tuple[int, str], Mapping[str, str]] = TimelineMap(timeline)
-        self.features: TimelineMap[str, int] = TimelineMap(timeline)
-        self.brokers: TimelineMap[int, Broker] = TimelineMap(timeline)
-        self.controllers: TimelineMap[int, ControllerRegistration] = TimelineMap(timeline)
-        self.quotas: TimelineMap[tuple[Entity, str], float] = TimelineMap(timeline)
-        self.acls: TimelineMap[bytes, tuple[Any, ...]] = TimelineMap(timeline)
-        self.scram: TimelineMap[tuple[str, int], tuple[Any, ...]] = TimelineMap(timeline)
-        self.tokens: TimelineMap[str, tuple[Any, ...]] = TimelineMap(timeline)
-        self.numbers: TimelineMap[str, int] = TimelineMap(timeline)
-        self.maps: dict[str, TimelineMap[Any, Any]] = {
-            "topics": self.topics,
-            "names": self.names,
-            "partitions": self.partitions,
-            "configs": self.configs,
-            "features": self.features,
-            "brokers": self.brokers,
-            "controllers": self.controllers,
-            "quotas": self.quotas,
-            "acls": self.acls,
-            "scram": self.scram,
-            "tokens": self.tokens,
-            "numbers": self.numbers,
-        }
+        super().__init__(indexed)
         self.stable = Layer(self, {name: of.stable for name, of in self.maps.items()})
         self.last_offset = self.committed_offset = self.stable_offset = -1
         self.last_epoch = self.committed_epoch = self.stable_epoch = 0
@@ -178,11 +146,6 @@ class MetadataImage:
         self._hashes: dict[tuple[str, Any], int] = {}
 
     # --- reading ------------------------------------------------------------------------
-
-    @property
-    def next_producer_id(self) -> int:
-        """The first producer id that was not allocated yet."""
-        return self.numbers.get(NEXT_PRODUCER_ID, 0)
 
     @property
     def keeps_digest(self) -> bool:
@@ -203,52 +166,6 @@ class MetadataImage:
     def proposed(self) -> int:
         """How many batches are proposed and not committed."""
         return len(self._proposals)
-
-    def topic(self, topic_id: bytes) -> Topic:
-        """Return the topic with this id; raises :class:`FatalError` if there is none."""
-        name = self.names.get(topic_id)
-        if name is None:
-            raise FatalError(f"metadata record names unknown topic id {topic_id.hex()}")
-        return self.topics[name]
-
-    def partition_ids(self, topic: Topic) -> range:
-        """Return the ids of the topic's partitions, all of which exist.
-
-        Raises :class:`FatalError` if the records have left a gap.
-        """
-        ids = range(topic.partitions)
-        for number in ids:
-            if (topic.topic_id, number) not in self.partitions:
-                raise FatalError(f"partition {topic.name}-{number} is missing")
-        return ids
-
-    def partitions_of(self, broker_id: int) -> Collection[PartitionKey]:
-        """Return the head's partitions with the broker in ISR or ELR, or as their leader."""
-        if self.index is not None:
-            return self.index.members_of(broker_id)
-        return [key for key, p in self.partitions.items() if broker_id in members(p)]
-
-    def led_by(self, broker_id: int) -> Collection[PartitionKey]:
-        """Return the head's partitions the broker leads."""
-        if self.index is not None:
-            return self.index.led_by(broker_id)
-        return [key for key, p in self.partitions.items() if p.leader == broker_id]
-
-    def leaderless(self) -> Collection[PartitionKey]:
-        """Return the head's partitions without a leader."""
-        return self.led_by(NO_LEADER)
-
-    def with_elr(self) -> Collection[PartitionKey]:
-        """Return the head's partitions with eligible or last known eligible leaders."""
-        if self.index is not None:
-            return self.index.with_elr()
-        return [key for key, p in self.partitions.items() if p.elr or p.last_known_elr]
-
-    def imbalanced(self) -> Collection[PartitionKey]:
-        """Return the head's partitions which their first replica does not lead."""
-        if self.index is not None:
-            return self.index.imbalanced()
-        return [key for key, p in self.partitions.items() if is_imbalanced(p)]
 
     # --- the log ------------------------------------------------------------------------
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.nodes.metadata.image_tables import ImageTables
 from kraftwreck.nodes.metadata.image_values import (
     METADATA_VERSION,
     MIGRATING_DIRECTORY,
@@ -25,9 +26,6 @@ from kraftwreck.nodes.metadata.image_values import (
     SupportedFeature,
     Topic,
 )
-
-if TYPE_CHECKING:
-    from kraftwreck.nodes.metadata.image import MetadataImage
 
 UNCHANGED_LEADER: Final = -2
 UNCHANGED_RECOVERY: Final = -1
@@ -73,11 +71,11 @@ def _shared(values: Iterable[Any]) -> tuple[Any, ...]:
     return found
 
 
-def _no_op(image: MetadataImage, fields: Fields) -> None:
+def _no_op(image: ImageTables, fields: Fields) -> None:
     pass
 
 
-def _feature_level(image: MetadataImage, fields: Fields) -> None:
+def _feature_level(image: ImageTables, fields: Fields) -> None:
     name, level = fields["name"], fields["feature_level"]
     low, high = METADATA_VERSIONS
     if name == METADATA_VERSION and not low <= level <= high:
@@ -93,7 +91,7 @@ def _feature_level(image: MetadataImage, fields: Fields) -> None:
 # --- topics -----------------------------------------------------------------------------
 
 
-def _topic(image: MetadataImage, fields: Fields) -> None:
+def _topic(image: ImageTables, fields: Fields) -> None:
     name, topic_id = fields["name"], bytes(fields["topic_id"])
     if name in image.topics or topic_id in image.names:
         raise FatalError(f"topic {name} with id {topic_id.hex()} exists already")
@@ -113,7 +111,7 @@ def _directories(
     return directories
 
 
-def _partition(image: MetadataImage, fields: Fields) -> None:
+def _partition(image: ImageTables, fields: Fields) -> None:
     topic_id, number = bytes(fields["topic_id"]), fields["partition_id"]
     topic = image.topic(topic_id)
     if number < 0:
@@ -141,7 +139,7 @@ def _partition(image: MetadataImage, fields: Fields) -> None:
     )
 
 
-def _partition_change(image: MetadataImage, fields: Fields) -> None:
+def _partition_change(image: ImageTables, fields: Fields) -> None:
     topic = image.topic(bytes(fields["topic_id"]))
     number = fields["partition_id"]
     old = image.partitions.get((topic.topic_id, number))
@@ -176,7 +174,7 @@ def _changed(told: Iterable[Any] | None, current: tuple[Any, ...]) -> tuple[Any,
     return current if told is None else _shared(told)
 
 
-def _clear_elr(image: MetadataImage, fields: Fields) -> None:
+def _clear_elr(image: ImageTables, fields: Fields) -> None:
     name = fields["topic_name"]
     if name and name not in image.topics:
         raise FatalError(f"eligible leader replicas of unknown topic {name} to be cleared")
@@ -187,7 +185,7 @@ def _clear_elr(image: MetadataImage, fields: Fields) -> None:
             image.partitions[key] = replace(old, elr=(), last_known_elr=(), partition_epoch=epoch)
 
 
-def _remove_topic(image: MetadataImage, fields: Fields) -> None:
+def _remove_topic(image: ImageTables, fields: Fields) -> None:
     topic = image.topic(bytes(fields["topic_id"]))
     for number in image.partition_ids(topic):
         del image.partitions[topic.topic_id, number]
@@ -196,7 +194,7 @@ def _remove_topic(image: MetadataImage, fields: Fields) -> None:
     image.configs.pop((TOPIC, topic.name), None)
 
 
-def _config(image: MetadataImage, fields: Fields) -> None:
+def _config(image: ImageTables, fields: Fields) -> None:
     resource = (fields["resource_type"], fields["resource_name"])
     name, value = fields["name"], fields["value"]
     values = dict(image.configs.get(resource, {}))
@@ -229,7 +227,7 @@ def _supported(fields: Fields) -> tuple[SupportedFeature, ...]:
     )
 
 
-def _register_broker(image: MetadataImage, fields: Fields) -> None:
+def _register_broker(image: ImageTables, fields: Fields) -> None:
     cordoned = fields.get("cordoned_log_dirs")
     image.brokers[fields["broker_id"]] = Broker(
         broker_id=fields["broker_id"],
@@ -246,29 +244,29 @@ def _register_broker(image: MetadataImage, fields: Fields) -> None:
     )
 
 
-def _broker(image: MetadataImage, broker_id: int, epoch: int) -> Broker:
+def _broker(image: ImageTables, broker_id: int, epoch: int) -> Broker:
     broker = image.brokers.get(broker_id)
     if broker is None or broker.epoch != epoch:
         raise FatalError(f"metadata record names unknown broker {broker_id} epoch {epoch}")
     return broker
 
 
-def _unregister_broker(image: MetadataImage, fields: Fields) -> None:
+def _unregister_broker(image: ImageTables, fields: Fields) -> None:
     broker = _broker(image, fields["broker_id"], fields["broker_epoch"])
     del image.brokers[broker.broker_id]
 
 
-def _fence(image: MetadataImage, fields: Fields) -> None:
+def _fence(image: ImageTables, fields: Fields) -> None:
     broker = _broker(image, fields["id"], fields["epoch"])
     image.brokers[broker.broker_id] = replace(broker, fenced=True)
 
 
-def _unfence(image: MetadataImage, fields: Fields) -> None:
+def _unfence(image: ImageTables, fields: Fields) -> None:
     broker = _broker(image, fields["id"], fields["epoch"])
     image.brokers[broker.broker_id] = replace(broker, fenced=False)
 
 
-def _broker_change(image: MetadataImage, fields: Fields) -> None:
+def _broker_change(image: ImageTables, fields: Fields) -> None:
     broker = _broker(image, fields["broker_id"], fields["broker_epoch"])
     fenced, stopping = fields.get("fenced", 0), fields.get("in_controlled_shutdown", 0)
     if fenced not in (-1, 0, 1) or stopping not in (0, 1):
@@ -287,7 +285,7 @@ def _broker_change(image: MetadataImage, fields: Fields) -> None:
     )
 
 
-def _register_controller(image: MetadataImage, fields: Fields) -> None:
+def _register_controller(image: ImageTables, fields: Fields) -> None:
     image.controllers[fields["controller_id"]] = ControllerRegistration(
         controller_id=fields["controller_id"],
         incarnation=bytes(fields["incarnation_id"]),
@@ -297,25 +295,25 @@ def _register_controller(image: MetadataImage, fields: Fields) -> None:
     )
 
 
-def _unregister_controller(image: MetadataImage, fields: Fields) -> None:
+def _unregister_controller(image: ImageTables, fields: Fields) -> None:
     image.controllers.pop(fields["controller_id"], None)
 
 
 # --- numbers, quotas and access ---------------------------------------------------------
 
 
-def _producer_ids(image: MetadataImage, fields: Fields) -> None:
+def _producer_ids(image: ImageTables, fields: Fields) -> None:
     following = fields["next_producer_id"]
     if following < 0 or following <= image.numbers.get(NEXT_PRODUCER_ID, -1):
         raise FatalError(f"producer ids went back to {following}")
     image.numbers[NEXT_PRODUCER_ID] = following
 
 
-def _zk_migration(image: MetadataImage, fields: Fields) -> None:
+def _zk_migration(image: ImageTables, fields: Fields) -> None:
     image.numbers[ZK_MIGRATION_STATE] = fields["zk_migration_state"]
 
 
-def _quota(image: MetadataImage, fields: Fields) -> None:
+def _quota(image: ImageTables, fields: Fields) -> None:
     names: dict[str, str | None] = {e["entity_type"]: e["entity_name"] for e in fields["entity"]}
     if len(names) != len(fields["entity"]):
         raise FatalError(f"a client quota names an entity type twice: {fields['entity']}")
@@ -331,33 +329,33 @@ def _values(fields: Fields, names: tuple[str, ...]) -> tuple[Any, ...]:
     return tuple(tuple(value) if isinstance(value, list) else value for value in values)
 
 
-def _acl(image: MetadataImage, fields: Fields) -> None:
+def _acl(image: ImageTables, fields: Fields) -> None:
     image.acls[bytes(fields["id"])] = _values(fields, ACL_FIELDS)
 
 
-def _remove_acl(image: MetadataImage, fields: Fields) -> None:
+def _remove_acl(image: ImageTables, fields: Fields) -> None:
     if image.acls.pop(bytes(fields["id"]), None) is None:
         raise FatalError(f"access control entry {bytes(fields['id']).hex()} does not exist")
 
 
-def _scram(image: MetadataImage, fields: Fields) -> None:
+def _scram(image: ImageTables, fields: Fields) -> None:
     image.scram[fields["name"], fields["mechanism"]] = _values(fields, SCRAM_FIELDS)
 
 
-def _remove_scram(image: MetadataImage, fields: Fields) -> None:
+def _remove_scram(image: ImageTables, fields: Fields) -> None:
     if image.scram.pop((fields["name"], fields["mechanism"]), None) is None:
         raise FatalError(f"user {fields['name']} has no credential to remove")
 
 
-def _token(image: MetadataImage, fields: Fields) -> None:
+def _token(image: ImageTables, fields: Fields) -> None:
     image.tokens[fields["token_id"]] = _values(fields, TOKEN_FIELDS)
 
 
-def _remove_token(image: MetadataImage, fields: Fields) -> None:
+def _remove_token(image: ImageTables, fields: Fields) -> None:
     image.tokens.pop(fields["token_id"], None)
 
 
-_HANDLERS: Final[dict[str, Callable[[MetadataImage, Fields], None]]] = {
+_HANDLERS: Final[dict[str, Callable[[ImageTables, Fields], None]]] = {
     "NoOpRecord": _no_op,
     "FeatureLevelRecord": _feature_level,
     "TopicRecord": _topic,
@@ -386,7 +384,7 @@ _HANDLERS: Final[dict[str, Callable[[MetadataImage, Fields], None]]] = {
 """Every metadata record but those of metadata transactions, which the image itself handles."""
 
 
-def apply_record(image: MetadataImage, name: str, fields: Fields) -> None:
+def apply_record(image: ImageTables, name: str, fields: Fields) -> None:
     """Apply one record to the head of ``image`` at the timeline's version.
 
     Raises :class:`FatalError` for a record that is unknown or contradicts the image.

@@ -32,6 +32,10 @@ SUPPORTED: Final[dict[str, tuple[int, int]]] = {
     "AddRaftVoter": (0, 1),
     "RemoveRaftVoter": (0, 0),
     "UpdateRaftVoter": (0, 0),
+    # The Raft core.
+    "RequestVote": (0, 0),
+    "AppendEntries": (0, 0),
+    "InstallSnapshot": (0, 0),
     # Between brokers and controllers.
     "BrokerRegistration": (0, 4),
     "BrokerHeartbeat": (0, 2),

@@ -43,6 +43,9 @@ _LARGE: Final[dict[str, Limit]] = {
     "AlterPartition": PARTITIONS,
     "AlterPartitionReassignments": PARTITIONS,
     "ListPartitionReassignments": PARTITIONS,
+    # Raft's leader pushes record batches and pieces of snapshots.
+    "AppendEntries": Limit(4 << 20, SMALL.items),
+    "InstallSnapshot": Limit(4 << 20, SMALL.items),
     # It contains a request of another API, which has a limit of its own.
     "Envelope": Limit(PARTITIONS.size + SMALL.size, SMALL.items),
 }

@@ -12,9 +12,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from kraftwreck.nodes.consensus.effects import Event, ResponseReceived, Send
+from kraftwreck.nodes.consensus.effects import Event, Message, ResponseReceived, Send
 from kraftwreck.nodes.consensus.endpoint import Endpoint
-from kraftwreck.nodes.consensus.kraft.messages import Request, Response, VoteRequest, VoteResponse
+from kraftwreck.nodes.consensus.kraft.messages import VoteRequest, VoteResponse
 from kraftwreck.nodes.protocol.codec import ProtocolError
 from kraftwreck.nodes.protocol.errors import NONE, UNSUPPORTED_VERSION
 from kraftwreck.nodes.server.console import say
@@ -90,7 +90,7 @@ class _Peer:
         self._submit = submit
         self._task: asyncio.Task[None] | None = None
 
-    def send(self, correlation: int, message: Request) -> None:
+    def send(self, correlation: int, message: Message) -> None:
         self.give_up(only_if_busy=True)
         self._task = asyncio.get_running_loop().create_task(self._request(correlation, message))
 
@@ -104,8 +104,8 @@ class _Peer:
             self.link.close()
         return task
 
-    async def _request(self, correlation: int, message: Request) -> None:
-        response: Response | None = None
+    async def _request(self, correlation: int, message: Message) -> None:
+        response: Message | None = None
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self.link.open()
@@ -119,7 +119,7 @@ class _Peer:
             self.link.close()
         self._submit(ResponseReceived(self._id, correlation, response))
 
-    async def _exchange(self, correlation: int, message: Request) -> Response:
+    async def _exchange(self, correlation: int, message: Message) -> Message:
         api = api_of(message)
         version = self.link.version(api)
         if isinstance(message, VoteRequest) and message.pre_vote and version < PRE_VOTE:

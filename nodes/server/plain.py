@@ -14,6 +14,7 @@ from typing import Any, Final
 from kraftwreck.nodes.consensus import effects
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.consensus.kraft import messages
+from kraftwreck.nodes.server import raft_wire
 
 _CLASSES: Final[dict[str, type]] = {
     cls.__name__: cls
@@ -42,6 +43,7 @@ _CLASSES: Final[dict[str, type]] = {
         messages.VoterChangeResponse,
         messages.ApiVersionsRequest,
         messages.ApiVersionsResponse,
+        *raft_wire.MESSAGES,
     )
 }
 

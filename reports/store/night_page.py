@@ -8,10 +8,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
+from kraftwreck.campaigns.case_file import read_case
+from kraftwreck.campaigns.case_text import describe
 from kraftwreck.harness.command_line import command_line
 from kraftwreck.harness.options import OptionError
-from kraftwreck.nemesis.case_file import read_case
-from kraftwreck.nemesis.case_text import describe
 from kraftwreck.reports.store.breaks import Break, night_banner
 from kraftwreck.reports.store.entries import StoreReader
 from kraftwreck.reports.store.figures import reason

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftwreck.checkers.invariants import check
+from kraftwreck.checkers.kraft.invariants import check
 from kraftwreck.checkers.recorded.run_data import RunData
 
 

@@ -82,7 +82,7 @@ def test_independent_keys(tmp_path: Path) -> None:
         (["{good}", "--model", "set-full", "--option", "linearizable"], "is not NAME=JSON"),
         (["{good}", "--option", "x=1"], "options of a model need --model"),
         (
-            ["{good}", "--model", "set", "-c", "serializable"],
+            ["{good}", "--model", "set", "--consistency-model", "serializable"],
             "has no option 'consistency-models'",
         ),
         (["{good}", "--model", "set-presence"], "model set-presence has no operation 'write'"),
@@ -153,7 +153,7 @@ def test_transactions_are_checked_at_the_level_asked(
     assert status(["check", str(path), "--model", "list-append", "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert report["result"]["not"]
-    weak = ["--model", "list-append", "-c", "read-committed"]
+    weak = ["--model", "list-append", "--consistency-model", "read-committed"]
     assert status(["check", str(path), *weak]) == 0
 
 

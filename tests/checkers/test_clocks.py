@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import pytest
 
-from kraftwreck.checkers.deposed import bound_ns, slack_ns
+from kraftwreck.checkers.kraft.deposed import bound_ns, slack_ns
 from kraftwreck.checkers.recorded.clocks import (
     FLUSH_NS,
     NodeClock,

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from kraftwreck.checkers import recovery, stats
+from kraftwreck.checkers import stats
+from kraftwreck.checkers.kraft import recovery
 from kraftwreck.checkers.recorded.run_data import RunData
-from kraftwreck.checkers.registry import CHECKERS, check
+from kraftwreck.checkers.registry import CHECKERS, check, compares_nodes
 from kraftwreck.histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, HistoryError
 from kraftwreck.histories.verdict import Anomaly, CheckerResult
 
@@ -32,6 +33,7 @@ def test_a_checker_that_raises_is_unknown_and_hides_no_other(
     assert verdict.checkers["linearizable"].valid is False
 
 
+@compares_nodes
 def against(run: RunData) -> CheckerResult:
     return CheckerResult(valid=False, anomalies=[Anomaly(type="I1", explanation="two lead")])
 
@@ -39,8 +41,8 @@ def against(run: RunData) -> CheckerResult:
 def test_findings_without_the_records_of_a_node_are_no_proof(
     make_run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("conformance", "linearizable"):
-        monkeypatch.setitem(CHECKERS, name, against)
+    monkeypatch.setitem(CHECKERS, "conformance", against)
+    monkeypatch.setitem(CHECKERS, "linearizable", lambda run: against(run))
     run = make_run()
     assert check(run, ["conformance"]).valid is False
     run.test["uncollected"] = ["n2"]
@@ -56,7 +58,7 @@ def test_findings_without_the_records_of_a_node_are_no_proof(
 def test_an_unknown_name_is_unknown(make_run: Callable[..., Any]) -> None:
     verdict = check(make_run(), ["nonsense"])
     assert verdict.valid == "unknown"
-    assert "no checker 'nonsense'; there are committed, conformance, epochs" in str(
+    assert "no checker 'nonsense'; there are committed, conformance, drained" in str(
         verdict.checkers["nonsense"].error
     )
 

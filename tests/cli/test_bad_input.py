@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from kraftwreck import nodes
-from kraftwreck.cli import judge
 from kraftwreck.cli.main import COMMANDS, cli
 from kraftwreck.histories import parquet_size
+from kraftwreck.runs import judge
 
 Command = Callable[..., Any]
 NO_NUMBERS = ["nan", "inf", "-inf", "-1", "1e999", "ten", "", "9" * 400]
@@ -78,12 +78,190 @@ def test_a_value_that_is_no_sensible_number_is_one_line(
         assert ended.out == ""
 
 
+CASES = [
+    ("", "Missing command"),
+    ("frob", "No such command"),
+    ("run -t", "requires an argument"),
+    ("run zab", "known systems"),
+    ("run -w nosuch", "known workloads"),
+    ("run -n kill,nosuch", "known faults"),
+    ("run -c nosuch", "use netns, vagrant"),
+    ("run -c hosts:", "use netns, vagrant"),
+    ("run -c hosts:nosuch", "nosuch: cannot be read"),
+    ("run -c hosts:file", "file line 1"),
+    ("run -c hosts:binary", "binary"),
+    ("run -c hosts:empty", "empty: cannot be read"),
+    ("run --quorum mixed", "'--quorum'"),
+    ("run --mutant ../R01", "unknown mutant"),
+    ("run --mutant R01 --patch file", "cannot be combined"),
+    ("run --combined --brokers 1", "cannot be combined"),
+    ("run -c sim --combined", "--combined"),
+    ("run -c sim --no-snapshots", "--no-snapshots"),
+    ("sim kraft --patch file", "--patch is for cores"),
+    ("run --option version=1", "option"),
+    ("run -c sim -n host", "host"),
+    ("run -c sim --patch nosuch", "nosuch: No such file"),
+    ("run -c sim --patch file", "file: not a unified diff"),
+    ("run -c sim --patch binary", "binary: not a text file"),
+    ("run -c sim --patch empty", "empty: Is a directory"),
+    ("run --style nosuch", "'--style'"),
+    ("run --other nosuch", "'nosuch' does not exist"),
+    ("run -c sim --store file", "'--store'"),
+    ("run -c sim --floor nosuch=1", "floor"),
+    ("run -c sim --floor led=nan", "floor"),
+    ("sim zab", "known systems"),
+    ("sim -w nosuch", "known workloads"),
+    ("sim -n nosuch", "known faults"),
+    ("sim -n host", "host"),
+    ("sim --seeds x", "give A..B"),
+    ("sim --seeds 3..1", "1 is before 3"),
+    ("sim --seeds ²..³", "give A..B"),
+    ("sim --seeds 0..", "needs --hours"),
+    (f"sim --seeds 0..{10**30}", "give A..B"),
+    (f"sim --seeds {'9' * 5000}", "give A..B"),
+    ("sim --brokers ²", "give 0 to"),
+    (f"sim --brokers {'9' * 5000}", "give 0 to"),
+    ("sim --quorum none", "'--quorum'"),
+    ("sim --style nosuch", "'--style'"),
+    ("sim --style timed --steer new", "cannot be combined"),
+    ("sim --floor nosuch=1", "unknown name 'nosuch'"),
+    ("sim --store file", "'--store'"),
+    ("sim --coverage empty", "'--coverage'"),
+    ("sim --coverage file --seeds 0", "file"),
+    ("sim --coverage deep.json --seeds 0", "deep.json"),
+    ("sim --steer file", "'--steer'"),
+    ("replay nosuch", "nosuch/test.json: No such file"),
+    ("replay file", "file: not a case"),
+    ("replay binary", "binary: not a case"),
+    ("replay deep.json", "deep.json: not a case"),
+    ("replay empty", "empty/test.json: No such file"),
+    ("replay torn", "torn/test.json"),
+    ("replay deep", "deep/test.json"),
+    ("replay list", "list/test.json"),
+    ("replay words", "words/test.json"),
+    ("replay huge", "huge/test.json"),
+    ("replay crowd", "crowd/test.json"),
+    ("replay unstarted", "the run did not start: set-up: n1: refused"),
+    ("replay unstarted --node n1", "the run did not start"),
+    ("shrink", "give either RUN, the folder of a run, or --seed"),
+    ("shrink nosuch", "'nosuch' does not exist"),
+    ("shrink file", "file: not a case"),
+    ("shrink deep.json", "deep.json: not a case"),
+    ("shrink empty", "empty/test.json: No such file"),
+    ("shrink torn", "torn/test.json"),
+    ("shrink words", "words/test.json"),
+    ("shrink huge", "huge/test.json"),
+    ("shrink unstarted", "unstarted/test.json"),
+    ("shrink --seed 1 --mutant R01 --patch file", "cannot be combined"),
+    ("shrink --seed 1 --mutant nosuch", "unknown mutant"),
+    ("shrink --seed 1 --save file", "'--save'"),
+    ("shrink --seed 1 --failure nosuch:I1", "no checker 'nosuch'"),
+    ("shrink --seed 1 --name a/b --save cases", "'a/b' is not a file name"),
+    ("shrink --seed 1 --name .. --save cases", "'..' is not a file name"),
+    ("shrink --seed 1 --name case", "--name needs --save"),
+    ("shrink --seed 1 --about= --save cases", "'' is not a line of text"),
+    ("mutants nosuch", "unknown mutant"),
+    ("mutants --patch nosuch", "'--patch'"),
+    ("mutants --patch file", "file: not a unified diff"),
+    ("mutants --style nosuch", "'--style'"),
+    ("report nosuch", "nosuch"),
+    ("report file", "file"),
+    ("report empty", "empty"),
+    ("report torn", "torn"),
+    ("report deep", "deep"),
+    ("analyze nosuch", "nosuch"),
+    ("analyze file", "file"),
+    ("analyze empty --master nosuch", "'nosuch' is not a Spark master"),
+    ("analyze empty --master local[0x]", "'local[0x]' is not a Spark master"),
+    ("serve nosuch", "nosuch: not a directory"),
+    ("serve file", "file: not a directory"),
+    ("serve torn", "torn: a run folder"),
+    ("serve empty --bind nosuch.invalid", "cannot listen on nosuch.invalid"),
+    ("serve empty --export empty/site", "is in the store"),
+    ("serve empty --export file", "file: not a directory"),
+    ("serve empty --reports nosuch", "'--reports'"),
+    ("nightly", "give CONFIG.toml, or --confirm"),
+    ("nightly nosuch", "nosuch: No such file"),
+    ("nightly empty", "empty: Is a directory"),
+    ("nightly file", "file: not TOML"),
+    ("nightly binary", "binary: not TOML"),
+    ("nightly deep.toml", "deep.toml: "),
+    ("nightly file --new --resume", "cannot be combined"),
+    ("nightly file --tree clean", "need --confirm"),
+    ("nightly --confirm nosuch", "NIGHT#N"),
+    ("nightly --confirm empty#1", "empty"),
+    (f"nightly --confirm empty#{'9' * 30}", "NIGHT#N"),
+    ("nightly --confirm empty#1 --plan", "--confirm only allows"),
+    ("cluster frob", "No such command"),
+    ("cluster up -c nosuch", "use netns, vagrant"),
+    ("cluster up -c hosts:nosuch", "nosuch: cannot be read"),
+    ("cluster status -c nosuch", "use netns, vagrant"),
+    ("cluster heal nosuch", "'nosuch' not found on this machine"),
+    ("cluster heal -c hosts:file", "file line 1"),
+    ("cluster doctor nosuch", "'nosuch' not found on this machine"),
+    ("cluster doctor -c nosuch", "use netns, vagrant"),
+    ("cluster down nosuch", "'nosuch' not found on this machine"),
+    ("cluster down -c nosuch", "use netns, vagrant"),
+    ("check nosuch --model nosuch", "no model 'nosuch'"),
+    ("check file --model register --format nosuch", "'--format'"),
+    ("check file --model register --engine nosuch", "'--engine'"),
+    ("check file --model register --engine elle", "--engine elle needs"),
+    ("check file --model register -o x", "NAME=JSON"),
+    ("check txn.jsonl -m list-append --consistency-model nosuch", "no consistency model 'nosuch'"),
+    ("check txn.jsonl -m list-append --anomaly nosuch", "no anomaly 'nosuch'"),
+    ("check txn.jsonl -m list-append --witness empty", "File 'empty' is a directory"),
+    ("check txn.jsonl -m list-append --witness file/x", "file: not a directory"),
+    ("check txn.jsonl -m list-append --report nosuch/x", "nosuch: not a directory"),
+    ("check txn.jsonl -m list-append --engine elle --elle nosuch", "there is no nosuch"),
+    ("check txn.jsonl -m list-append --elle nosuch", "--elle needs --engine elle"),
+    ("check txn.jsonl -m register --master nosuch", "'nosuch' is not a Spark master"),
+    ("check txn.jsonl -m list-append -c read-committed", "No such option"),
+    ("convert txn.jsonl out.edn --from nosuch", "'--from'"),
+    ("convert txn.jsonl out.edn --to nosuch", "'--to'"),
+    ("list nosuch", "extra argument"),
+]
+"""A command line, and what its error says."""
+
+
+def test_every_option_with_a_value_has_a_case_of_bad_input() -> None:
+    """Numbers have their own: every numeric option is tried with :data:`NO_NUMBERS`."""
+    tried = [line.split() for line, _ in CASES]
+    for words, command in commands():
+        mine = [line for line in tried if tuple(line[: len(words)]) == words]
+        for option in command.params:
+            if not isinstance(option, click.Option) or option.is_flag:
+                continue
+            if (words, option.opts[-1]) in NUMERIC:
+                continue
+            named = any(word.partition("=")[0] in option.opts for line in mine for word in line)
+            assert named, f"{' '.join(words)} {option.opts[-1]} has no case of bad input"
+
+
+def test_an_option_means_the_same_in_every_command() -> None:
+    """A short name belongs to one long name, and a long name has the same short one."""
+    long_of: dict[str, set[str]] = {}
+    short_of: dict[str, set[str]] = {}
+    for _, command in commands():
+        for option in command.params:
+            if isinstance(option, click.Option):
+                long = next(name for name in option.opts if name.startswith("--"))
+                shorts = [name for name in option.opts if not name.startswith("--")]
+                short_of.setdefault(long, set()).add(" ".join(shorts))
+                for short in shorts:
+                    long_of.setdefault(short, set()).add(long)
+    assert {short: longs for short, longs in long_of.items() if len(longs) > 1} == {}
+    assert {long: shorts for long, shorts in short_of.items() if len(shorts) > 1} == {}
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory: files and folders that are not what commands expect."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("not what you want\n")
     (tmp_path / "binary").write_bytes(bytes(range(256)))
+    (tmp_path / "txn.jsonl").write_text(
+        '{"process":0,"type":"invoke","f":"txn","value":[["append",1,1]]}\n'
+    )
     (tmp_path / "empty").mkdir()
     (tmp_path / "deep.json").write_text("[" * 100_000)
     (tmp_path / "deep.toml").write_text("name = " + "[" * 100_000)
@@ -103,129 +281,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("", "Missing command"),
-        ("frob", "No such command"),
-        ("run -t", "requires an argument"),
-        ("run zab", "known systems"),
-        ("run -w nosuch", "known workloads"),
-        ("run -n kill,nosuch", "known faults"),
-        ("run -c nosuch", "use netns, vagrant"),
-        ("run -c hosts:", "use netns, vagrant"),
-        ("run -c hosts:nosuch", "nosuch: cannot be read"),
-        ("run -c hosts:file", "file line 1"),
-        ("run -c hosts:binary", "binary"),
-        ("run -c hosts:empty", "empty: cannot be read"),
-        ("run --quorum mixed", "'--quorum'"),
-        ("run --mutant ../R01", "unknown mutant"),
-        ("run --mutant R01 --patch file", "cannot be combined"),
-        ("run --combined --brokers 1", "cannot be combined"),
-        ("run -c sim --combined", "--combined"),
-        ("run -c sim --snapshots", "--snapshots"),
-        ("run -c sim -n host", "host"),
-        ("run -c sim --patch nosuch", "nosuch: No such file"),
-        ("run -c sim --patch file", "file: not a unified diff"),
-        ("run -c sim --patch binary", "binary: not a text file"),
-        ("run -c sim --patch empty", "empty: Is a directory"),
-        ("run --other nosuch", "'nosuch' does not exist"),
-        ("run -c sim --store file", "'--store'"),
-        ("run -c sim --floor nosuch=1", "floor"),
-        ("run -c sim --floor led=nan", "floor"),
-        ("sim zab", "known systems"),
-        ("sim -w nosuch", "known workloads"),
-        ("sim -n nosuch", "known faults"),
-        ("sim -n host", "host"),
-        ("sim --seeds x", "give A..B"),
-        ("sim --seeds 3..1", "1 is before 3"),
-        ("sim --seeds ²..³", "give A..B"),
-        ("sim --seeds 0..", "needs --hours"),
-        (f"sim --seeds 0..{10**30}", "give A..B"),
-        (f"sim --seeds {'9' * 5000}", "give A..B"),
-        ("sim --brokers ²", "give 0 to"),
-        (f"sim --brokers {'9' * 5000}", "give 0 to"),
-        ("sim --quorum none", "'--quorum'"),
-        ("sim --style nosuch", "'--style'"),
-        ("sim --style timed --steer new", "cannot be combined"),
-        ("sim --store file", "'--store'"),
-        ("sim --coverage empty", "'--coverage'"),
-        ("sim --coverage file --seeds 0", "file"),
-        ("sim --coverage deep.json --seeds 0", "deep.json"),
-        ("sim --steer file", "'--steer'"),
-        ("replay nosuch", "nosuch/test.json: No such file"),
-        ("replay file", "file: not a case"),
-        ("replay binary", "binary: not a case"),
-        ("replay deep.json", "deep.json: not a case"),
-        ("replay empty", "empty/test.json: No such file"),
-        ("replay torn", "torn/test.json"),
-        ("replay deep", "deep/test.json"),
-        ("replay list", "list/test.json"),
-        ("replay words", "words/test.json"),
-        ("replay huge", "huge/test.json"),
-        ("replay crowd", "crowd/test.json"),
-        ("replay unstarted", "the run did not start: set-up: n1: refused"),
-        ("replay unstarted --node n1", "the run did not start"),
-        ("shrink", "give either RUN, the folder of a run, or --seed"),
-        ("shrink nosuch", "'nosuch' does not exist"),
-        ("shrink file", "file: not a case"),
-        ("shrink deep.json", "deep.json: not a case"),
-        ("shrink empty", "empty/test.json: No such file"),
-        ("shrink torn", "torn/test.json"),
-        ("shrink words", "words/test.json"),
-        ("shrink huge", "huge/test.json"),
-        ("shrink unstarted", "unstarted/test.json"),
-        ("shrink --seed 1 --mutant R01 --patch file", "cannot be combined"),
-        ("shrink --seed 1 --mutant nosuch", "unknown mutant"),
-        ("shrink --seed 1 --save file", "'--save'"),
-        ("mutants nosuch", "unknown mutant"),
-        ("mutants --patch nosuch", "'--patch'"),
-        ("mutants --patch file", "file: not a unified diff"),
-        ("mutants --style nosuch", "'--style'"),
-        ("report nosuch", "nosuch"),
-        ("report file", "file"),
-        ("report empty", "empty"),
-        ("report torn", "torn"),
-        ("report deep", "deep"),
-        ("analyze nosuch", "nosuch"),
-        ("analyze file", "file"),
-        ("serve nosuch", "nosuch: not a directory"),
-        ("serve file", "file: not a directory"),
-        ("serve torn", "torn: a run folder"),
-        ("serve empty --bind nosuch.invalid", "cannot listen on nosuch.invalid"),
-        ("serve empty --export empty/site", "is in the store"),
-        ("serve empty --export file", "file: not a directory"),
-        ("serve empty --reports nosuch", "'--reports'"),
-        ("nightly", "give CONFIG.toml, or --confirm"),
-        ("nightly nosuch", "nosuch: No such file"),
-        ("nightly empty", "empty: Is a directory"),
-        ("nightly file", "file: not TOML"),
-        ("nightly binary", "binary: not TOML"),
-        ("nightly deep.toml", "deep.toml: "),
-        ("nightly file --new --resume", "cannot be combined"),
-        ("nightly file --tree clean", "need --confirm"),
-        ("nightly --confirm nosuch", "NIGHT#N"),
-        ("nightly --confirm empty#1", "empty"),
-        (f"nightly --confirm empty#{'9' * 30}", "NIGHT#N"),
-        ("nightly --confirm empty#1 --plan", "--confirm only allows"),
-        ("cluster frob", "No such command"),
-        ("cluster up -c nosuch", "use netns, vagrant"),
-        ("cluster up -c hosts:nosuch", "nosuch: cannot be read"),
-        ("cluster status -c nosuch", "use netns, vagrant"),
-        ("cluster heal nosuch", "'nosuch' not found on this machine"),
-        ("cluster heal -c hosts:file", "file line 1"),
-        ("cluster doctor nosuch", "'nosuch' not found on this machine"),
-        ("cluster doctor -c nosuch", "use netns, vagrant"),
-        ("cluster down nosuch", "'nosuch' not found on this machine"),
-        ("cluster down -c nosuch", "use netns, vagrant"),
-        ("check nosuch --model nosuch", "no model 'nosuch'"),
-        ("check file --model register --format nosuch", "'--format'"),
-        ("check file --model register --engine nosuch", "'--engine'"),
-        ("check file --model register --engine elle", "--engine elle needs"),
-        ("check file --model register -o x", "NAME=JSON"),
-        ("list nosuch", "extra argument"),
-    ],
-)
+@pytest.mark.parametrize(("line", "said"), CASES)
 def test_bad_input_is_one_line_and_254(
     kraftwreck: Command, folder: Path, line: str, said: str
 ) -> None:
@@ -285,6 +341,46 @@ def test_a_small_file_that_unpacks_to_gigabytes_is_refused_unread(
         "kraftwreck check: bomb.parquet: unpacks to at least 2.4 GB, more than the 1.1 GB"
         " allowed here (half of the memory); split it, or use a larger machine\n"
     )
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "nested"])
+@pytest.mark.parametrize("model", ["register", "list-append", "set-full", "log"])
+def test_a_text_that_a_small_file_stores_once_is_counted_where_it_occurs(
+    kraftwreck: Command, folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str, model: str
+) -> None:
+    """A dictionary holds one string of 8 MiB, for 100 rows; the limit here is an eighth of 2 GB."""
+    monkeypatch.setattr(parquet_size, "most_bytes", lambda: 1 << 30)
+    rows = 100
+    texts = pa.DictionaryArray.from_arrays(
+        pa.array([0] * rows, pa.int32()), pa.array(['"' + "x" * (8 << 20) + '"'])
+    )
+    value = pa.ListArray.from_arrays(list(range(rows + 1)), texts) if kind == "nested" else texts
+    table = pa.table(
+        {
+            "index": list(range(rows)),
+            "process": list(range(rows)),
+            "type": ["invoke"] * rows,
+            "f": ["write"] * rows,
+            "value": value,
+            "time": list(range(rows)),
+        }
+    )
+    if kind == "arrow":
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_file("bomb.arrow", table.schema, options=options) as file:
+            file.write_table(table)
+    else:
+        pq.write_table(table, "bomb.parquet", compression="zstd", dictionary_pagesize_limit=1 << 30)
+    path = Path("bomb.arrow" if kind == "arrow" else "bomb.parquet")
+    assert path.stat().st_size < 20_000
+    before = pa.total_allocated_bytes()
+    ended = kraftwreck("check", path, "--model", model)
+    assert ended.code == 254
+    assert ended.err == (
+        f"kraftwreck check: {path}: holds text of at least 0.8 GB, more than the 0.3 GB"
+        " allowed here (an eighth of the memory); split it, or use a larger machine\n"
+    )
+    assert pa.total_allocated_bytes() - before < 100 << 20
 
 
 ON_A_SMALL_DISK = """

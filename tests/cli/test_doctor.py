@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from kraftwreck.cli.cluster import cluster
-from kraftwreck.cli.doctor import lines
+from kraftwreck.harness.remote.doctor import lines
 
 WELL: dict[str, Any] = {
     "means": {"drops": "nftables", "packets": "tun"},

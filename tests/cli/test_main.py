@@ -43,7 +43,7 @@ def test_help_imports_nothing_heavy() -> None:
         (["frob"], "No such command 'frob'"),
         (["run", "--frob"], "No such option"),
         (["run", "zab"], "unknown system 'zab'; known systems: kraft"),
-        (["run", "-w", "bank"], "unknown workload 'bank'; known workloads: leader, metadata"),
+        (["run", "-w", "banks"], "unknown workload 'banks'; known workloads: leader, metadata"),
         (
             ["run", "-n", "fire"],
             "unknown fault 'fire'; known faults: clock, disk, host, kill, membership",
@@ -55,7 +55,10 @@ def test_help_imports_nothing_heavy() -> None:
         (["run", "-c", "hosts:/nowhere"], "/nowhere: cannot be read: No such file"),
         (["run", "--mutant", "X99"], "unknown mutant 'X99'"),
         (["run", "--mutant", "R01", "--patch", "x"], "cannot be combined"),
-        (["run", "-n", "kill,membership"], "changes voters; add --quorum dynamic"),
+        (
+            ["run", "-n", "kill,membership"],
+            "voters of a static quorum are fixed; add --quorum",
+        ),
         (["run", "--quorum", "mixed"], "'mixed' is not one of 'static', 'dynamic'"),
         (["run", "--patch", "/nowhere"], "/nowhere: No such file or directory"),
     ],

@@ -49,6 +49,7 @@ def red(records: list[Record]) -> Record:
     return next(record for record in records if record.klass == "system" and record.shrunk)
 
 
+@pytest.mark.slow
 def test_a_planted_bug_is_found_classified_shrunk_and_kept(
     night: tuple[Path, dict[str, Any], int],
 ) -> None:
@@ -70,6 +71,7 @@ def test_a_planted_bug_is_found_classified_shrunk_and_kept(
     assert told["coverage"]["sim"]["pairs"][0] > 0
 
 
+@pytest.mark.slow
 def test_the_command_of_a_red_run_repeats_it(
     kraftwreck: Command, night: tuple[Path, dict[str, Any], int]
 ) -> None:
@@ -82,6 +84,7 @@ def test_the_command_of_a_red_run_repeats_it(
     assert "without it: passes" in ended.err
 
 
+@pytest.mark.slow
 def test_a_fix_is_confirmed_and_a_bug_that_is_there_is_not(
     kraftwreck: Command, night: tuple[Path, dict[str, Any], int]
 ) -> None:

@@ -11,7 +11,7 @@ import click
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from kraftwreck.cli.campaign import BY_SEED, Campaign
+from kraftwreck.campaigns.campaign import BY_SEED, Campaign
 from kraftwreck.cli.main import cli
 from kraftwreck.harness.clusters.providers import NAMES
 from kraftwreck.harness.command_line import command_line
@@ -52,6 +52,7 @@ def parsed(line: str) -> dict[str, Any]:
         other=some.none() | some.just(FOLDER), store=paths, tables=some.booleans(),
         floor=some.none() | names, style=some.sampled_from(get_args(Style)),
         interval_s=some.none() | intervals,
+        system_options=some.lists(names.map("name={}".format), max_size=3).map(tuple),
     )
 )  # fmt: skip
 def test_run_is_repeated_with_every_option(options: RunOptions) -> None:
@@ -87,6 +88,7 @@ def test_a_simulated_run_is_repeated_with_every_option(campaign: Campaign, seed:
     assert read.pop("faults") == (",".join(campaign.faults) or "none")
     assert read.pop("time_limit") == campaign.time_limit_s
     assert read.pop("interval") == campaign.interval_s
+    assert read.pop("patch") is None
     assert read.pop("brokers") == (BY_SEED if campaign.brokers is None else str(campaign.brokers))
     assert read == {name: getattr(campaign, name) for name in read}
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.cli import run
 from kraftwreck.harness.clusters.keys import new_key_pair
 from kraftwreck.harness.remote.preloads import ClockworkError
+from kraftwreck.runs import one_run
 
 
 @pytest.fixture
@@ -27,15 +27,15 @@ def test_wrong_clocks_without_a_compiler(
     def missing() -> bytes:
         raise ClockworkError("the fault 'clock' needs gcc, which is not there: apt-get install gcc")
 
-    monkeypatch.setattr(run, "library", missing)
+    monkeypatch.setattr(one_run, "library", missing)
     ended = kraftwreck("run", "-c", f"hosts:{inventory}", "-n", "clock")
     assert ended.code == 254
     assert "apt-get install gcc" in ended.err
     assert ended.err.count("\n") == 1
 
 
-def test_snapshots_are_asked_of_hosts_only(kraftwreck: Callable[..., Any]) -> None:
-    ended = kraftwreck("run", "-c", "sim", "--snapshots")
+def test_no_snapshots_is_an_option_of_hosts(kraftwreck: Callable[..., Any]) -> None:
+    ended = kraftwreck("run", "-c", "sim", "--no-snapshots")
     assert ended.code == 254
-    assert "--snapshots needs real hosts" in ended.err
+    assert "--no-snapshots needs real hosts" in ended.err
     assert ended.err.count("\n") == 1

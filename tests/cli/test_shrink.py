@@ -9,18 +9,20 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.cli import campaign, shrinking
-from kraftwreck.cli.case_run import CaseRun, roles_of, run_case
-from kraftwreck.cli.shrink_kept import shrink_kept
-from kraftwreck.cli.shrinking import PassesError, first_failure, shrink_case
+from kraftwreck.campaigns import shrinking
+from kraftwreck.campaigns.campaign import Tested as Outcome
+from kraftwreck.campaigns.case import Case, replaced
+from kraftwreck.campaigns.case_file import Expected, SavedCase, read_case, write_case
+from kraftwreck.campaigns.case_run import CaseRun, roles_of, run_case
+from kraftwreck.campaigns.shrink_kept import shrink_kept
+from kraftwreck.campaigns.shrinking import PassesError, first_failure, shrink_case
 from kraftwreck.harness.options import RunOptions
-from kraftwreck.harness.simulated.run import simulate
-from kraftwreck.harness.simulated.store import save
 from kraftwreck.histories.fault import Fault
 from kraftwreck.histories.verdict import Anomaly
-from kraftwreck.nemesis.case import Case, replaced
-from kraftwreck.nemesis.case_file import Expected, SavedCase, read_case, write_case
-from kraftwreck.simulation.knobs import Knobs
+from kraftwreck.nemesis.inject import Injector
+from kraftwreck.systems.kraft.simulated.knobs import Knobs
+from kraftwreck.systems.kraft.simulated.store import save
+from kraftwreck.systems.simulators import simulate
 from kraftwreck.workloads.registry import find
 
 Run = Callable[..., Any]
@@ -51,10 +53,11 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
         mutant=PLANTED, store=tmp_path_factory.mktemp("store"),
     )  # fmt: skip
     workload = find("leader")
-    result = simulate(options, workload, QUIET.schedule, campaign.make_injector, knobs=QUIET.knobs)
+    result = simulate(options, workload, QUIET.schedule, Injector, knobs=QUIET.knobs)
     return save(options, workload, result)
 
 
+@pytest.mark.slow
 def test_a_run_with_a_planted_bug_is_shrunk_with_it_and_passes_without(
     kraftwreck: Run, failing: Path, tmp_path: Path
 ) -> None:
@@ -133,10 +136,11 @@ def test_a_folder_that_is_no_run_is_refused(kraftwreck: Run, tmp_path: Path) -> 
     assert "test.json" in ended.err
 
 
+@pytest.mark.slow
 def test_the_schedule_of_a_run_on_hosts_is_tried_in_the_simulator(
     kraftwreck: Run, failing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kraftwreck.cli.shrink.SEEDS", 2)
+    monkeypatch.setattr("kraftwreck.campaigns.case_sources.SEEDS", 2)
     test = json.loads((failing / "test.json").read_text())
     hosts = {key: test[key] for key in ("options", "schedule")} | {"simulated": False}
     hosts["options"]["mutant"] = None
@@ -218,5 +222,5 @@ def test_a_failure_that_is_asked_for_is_the_one_that_is_kept() -> None:
 
 
 def test_a_campaign_shrinks_nothing_that_was_not_kept() -> None:
-    tested = campaign.Tested(1, "leader", "", 0.0, 0.0)
+    tested = Outcome(1, "leader", "", 0.0, 0.0)
     assert shrink_kept({("simulator", "I1"): tested}, lambda line: None) == []

@@ -11,10 +11,10 @@ import pytest
 
 from kraftwreck.harness.clusters.cluster import Host
 from kraftwreck.harness.clusters.netns import NetnsCluster
-from kraftwreck.harness.remote.deployment import Deployment
-from kraftwreck.harness.remote.environment import RemoteEnvironment
 from kraftwreck.harness.remote.session import Remote
-from kraftwreck.harness.remote.settings import Settings
+from kraftwreck.systems.kraft.remote.deployment import Deployment
+from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
+from kraftwreck.systems.kraft.remote.settings import Settings
 
 SERVICE_SOURCE = '''
 """Listens as configured, and says so in its trace and its data directory."""

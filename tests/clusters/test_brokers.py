@@ -11,12 +11,13 @@ import pytest
 
 from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.clusters.netns import NetnsCluster
-from kraftwreck.harness.kafka_client import KafkaClient
 from kraftwreck.harness.options import RunOptions
-from kraftwreck.systems.kraft import SYSTEM, KraftDeployment
+from kraftwreck.harness.remote.session import on_all
+from kraftwreck.systems.kraft.client import KafkaClient
+from kraftwreck.systems.kraft.system import SYSTEM, KraftDeployment
 
 pytestmark = pytest.mark.cluster
-READY_S = 40.0
+READY_S = 300.0
 TOPIC = {"name": "t", "num_partitions": 6, "replication_factor": 3}
 
 
@@ -50,7 +51,8 @@ def ask(deployed: KraftDeployment, node: str, api: str, body: dict[str, Any]) ->
     finally:
         client.close()
     assert answer.status == "ok", answer
-    return answer.body
+    response: dict[str, Any] = answer.response
+    return response
 
 
 def states(run: Path, node: str) -> list[str]:
@@ -63,7 +65,7 @@ def test_three_controllers_and_three_brokers(
     deploy: Callable[..., KraftDeployment], tmp_path: Path
 ) -> None:
     deployed = deploy(nodes=3, brokers=3)
-    env = deployed.env
+    env = deployed.remote
     assert (env.nodes, env.controllers) == (
         ("n1", "n2", "n3", "n4", "n5", "n6"),
         ("n1", "n2", "n3"),
@@ -82,6 +84,8 @@ def test_three_controllers_and_three_brokers(
         told = ask(deployed, node, "Metadata", {"topics": None})
         assert [broker["node_id"] for broker in told["brokers"]] == [4, 5, 6]
         assert [topic["name"] for topic in told["topics"]] == ["t"]
+    # The brokers have more time than in a run: on a busy machine they may need it.
+    on_all(deployed.deployment.brokers, lambda node: deployed.deployment.stop(node, 120.0))
     deployed.stop()
     deployed.collect(tmp_path)
     assert states(tmp_path, "n4")[-2:] == ["pending-controlled-shutdown", "stopped"]
@@ -93,10 +97,10 @@ def test_five_combined_nodes(deploy: Callable[..., KraftDeployment]) -> None:
     deployed = deploy(nodes=5, combined=True)
     made = ask(deployed, "n2", "CreateTopics", {"topics": [TOPIC], "timeout_ms": 5000})
     assert made["topics"][0]["error_code"] == 0
-    leader = deployed.env.leader()
+    leader = deployed.remote.leader()
     assert leader is not None
-    deployed.env.kill(leader)
-    deployed.env.start(leader)
+    deployed.remote.kill(leader)
+    deployed.remote.start(leader)
     deployed.ready(READY_S)
     told = ask(deployed, leader, "Metadata", {"topics": None})
     assert [broker["node_id"] for broker in told["brokers"]] == [1, 2, 3, 4, 5]

@@ -15,21 +15,21 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.harness.capabilities import ClockSetting
 from kraftwreck.harness.clusters import healing
 from kraftwreck.harness.clusters.healing import heal_hosts
 from kraftwreck.harness.clusters.netns import NetnsCluster
 from kraftwreck.harness.clusters.state import boot_id
-from kraftwreck.harness.environment import ClockSetting
 from kraftwreck.harness.on_host import date
 from kraftwreck.harness.on_host.clock import Setting
 from kraftwreck.harness.on_host.date import FILE
 from kraftwreck.harness.remote import agent as agents
 from kraftwreck.harness.remote.agent import Agent
-from kraftwreck.harness.remote.deployment import Deployment
-from kraftwreck.harness.remote.environment import RemoteEnvironment
 from kraftwreck.harness.remote.service import CLOCK
 from kraftwreck.harness.remote.session import Remote, RemoteError
-from kraftwreck.harness.remote.settings import Settings
+from kraftwreck.systems.kraft.remote.deployment import Deployment
+from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
+from kraftwreck.systems.kraft.remote.settings import Settings
 
 pytestmark = pytest.mark.cluster
 

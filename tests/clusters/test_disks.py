@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +14,14 @@ from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.clusters.healing import heal_hosts
 from kraftwreck.harness.clusters.netns import NetnsCluster
 from kraftwreck.harness.options import RunOptions
-from kraftwreck.harness.remote.environment import RemoteEnvironment
 from kraftwreck.harness.remote.service import DATA, LOGS
 from kraftwreck.harness.remote.session import RemoteError
 from kraftwreck.histories.reading import read_faults
 from kraftwreck.nodes.draw import draw_below
-from kraftwreck.systems.kraft import SYSTEM, KraftDeployment
+from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
+from kraftwreck.systems.kraft.system import SYSTEM, KraftDeployment
 from tests.clusters.whole_run import assert_valid_and_replayed, carry_out, fault
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -64,9 +64,9 @@ def deployed(netns_possible: None, own_state_directories: Path) -> Iterator[Kraf
 
 @pytest.fixture
 def env(deployed: KraftDeployment) -> Iterator[RemoteEnvironment]:
-    assert isinstance(deployed.env, RemoteEnvironment)
-    yield deployed.env
-    assert deployed.env.restore() == []
+    assert isinstance(deployed.remote, RemoteEnvironment)
+    yield deployed.remote
+    assert deployed.remote.restore() == []
     deployed.ready(PATIENCE_S)
 
 
@@ -93,13 +93,6 @@ def failing(operation: str, space: int = 3000) -> int:
             and draw_below(3000, d, "space") < space
         )
     )
-
-
-def wait_until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def ended(env: RemoteEnvironment, node: str) -> dict[str, Any]:

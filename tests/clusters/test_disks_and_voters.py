@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kraftwreck.cli.replay import replay_nodes
 from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.capabilities import MEMBERSHIP, MemberChange
 from kraftwreck.harness.clusters.netns import NetnsCluster
 from kraftwreck.harness.options import RunOptions
-from kraftwreck.harness.remote.environment import RemoteEnvironment
 from kraftwreck.harness.remote.session import RemoteError
-from kraftwreck.harness.voter_changes import VoterChange
 from kraftwreck.nodes.log.files import MetadataLogFiles
-from kraftwreck.systems.kraft import SYSTEM, KraftDeployment
+from kraftwreck.runs.replay import replay_nodes
+from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
+from kraftwreck.systems.kraft.system import SYSTEM, KraftDeployment
 from tests.clusters.whole_run import assert_valid_and_replayed, carry_out, fault
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 READY_S = 60.0
@@ -68,7 +68,7 @@ def test_unflushed_data_is_lost_only_with_the_power(
 ) -> None:
     faults = ("power",) if power else ("kill",)
     deployed = deploy(unflushed(tmp_path), nodes=3, seed=5, faults=faults)
-    env = deployed.env
+    env = deployed.remote
     assert isinstance(env, RemoteEnvironment)
     node = env.leader()
     assert node is not None
@@ -105,31 +105,33 @@ def log_end(image: Path) -> int:
         log.close()
 
 
-def changed(deployed: KraftDeployment, *changes: VoterChange) -> Sequence[dict[str, Any]]:
+def changed(deployed: KraftDeployment, *changes: MemberChange) -> Sequence[dict[str, Any]]:
     """Ask for changes and wait for them."""
-    env = deployed.env
-    env.change_voters(changes)
-    deadline = time.monotonic() + READY_S
+    env = deployed.remote
+    env.change_members(changes)
     ended: list[dict[str, Any]] = []
-    while (known := env.voter_changes())["open"]:
-        ended += known["ended"]
-        assert time.monotonic() < deadline, known
-        time.sleep(0.05)
-    return [*ended, *known["ended"], *env.voter_changes()["ended"]]
+
+    def over() -> bool:
+        known = env.member_changes()
+        ended.extend(known["ended"])
+        return not known["open"]
+
+    wait_until(over, "the voter changes end")
+    return [*ended, *env.member_changes()["ended"]]
 
 
 def test_voters_are_changed_and_disks_replaced(deploy: Deploy, tmp_path: Path) -> None:
     deployed = deploy(nodes=4, seed=2, quorum="dynamic")
-    env = deployed.env
+    env = deployed.remote
     directories = deployed.deployment.directories
     assert list(deployed.deployment.first_voters) == ["n1", "n2", "n3"], "by this seed"
-    assert env.dynamic_quorum
+    assert deployed.env.why_not(MEMBERSHIP) is None
     with pytest.raises(RemoteError, match="the service is running"):
         env.wipe("n2")
-    assert [r["result"] for r in changed(deployed, VoterChange("add", "n4"))] == ["done"]
+    assert [r["result"] for r in changed(deployed, MemberChange("add", "n4"))] == ["done"]
     leader = env.leader()
     assert leader is not None
-    changed(deployed, VoterChange("remove", leader))
+    changed(deployed, MemberChange("remove", leader))
     deployed.ready(READY_S)
     assert env.leader() not in (None, leader)
 
@@ -141,7 +143,7 @@ def test_voters_are_changed_and_disks_replaced(deploy: Deploy, tmp_path: Path) -
     assert evidence["files_removed"] > 3
     assert evidence["directory"] == directories[replaced] != before
     env.start(replaced)
-    (result,) = changed(deployed, VoterChange("add", replaced))
+    (result,) = changed(deployed, MemberChange("add", replaced))
     assert (result["result"], result["attempts"] >= 2) == ("done", True), "out, then in"
     deployed.ready(READY_S)
     deployed.stop()

@@ -10,11 +10,11 @@ import pytest
 
 from kraftwreck.harness.clusters.cluster import Host
 from kraftwreck.harness.remote.agent import Agent
-from kraftwreck.harness.remote.deployment import Deployment
-from kraftwreck.harness.remote.environment import RemoteEnvironment
 from kraftwreck.harness.remote.session import Remote, RemoteError
-from kraftwreck.harness.remote.settings import Settings
 from kraftwreck.histories.disturbance import Disturbance
+from kraftwreck.systems.kraft.remote.deployment import Deployment
+from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
+from kraftwreck.systems.kraft.remote.settings import Settings
 
 pytestmark = pytest.mark.cluster
 
@@ -38,6 +38,7 @@ class AgentWithoutMeans(Agent):
         return {"means": {"messages": "relay", "packets": None}, "why": why}
 
 
+@pytest.mark.wall_clock("echoes are sent twice a second")
 def test_evidence_is_by_name_and_measured_until_the_fault_ends(
     environment: RemoteEnvironment,
 ) -> None:

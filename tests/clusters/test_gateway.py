@@ -12,8 +12,8 @@ import pytest
 from kraftwreck.harness.clusters.cluster import Host
 from kraftwreck.harness.clusters.gateway import dial, listen, serve
 from kraftwreck.harness.clusters.hosts import format_inventory, load_inventory
-from kraftwreck.harness.kafka_client import KafkaClient
 from kraftwreck.harness.remote.session import Remote, UnreachableError
+from kraftwreck.systems.kraft.client import KafkaClient
 
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0DDWVXMqsELBNZxZlRcXAYmYsJoydcJtnXZKLKZGxM"
 

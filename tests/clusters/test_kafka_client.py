@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from kraftwreck.harness.kafka_client import KafkaClient
 from kraftwreck.nodes.protocol.apis import decode_request_header, encode_response
 from kraftwreck.nodes.protocol.codec import ProtocolError
+from kraftwreck.systems.kraft.client import KafkaClient
+from tests.waiting import wait_until
 
 ANSWER = {"error_code": 0, "api_keys": []}
 Serve = Callable[[socket.socket], None]
@@ -94,7 +95,7 @@ def test_answers_come_over_one_connection(start: Callable[..., Node]) -> None:
     node = start(forever)
     for _ in range(3):
         given = node.client.call("ApiVersions", 0, {}, 2000)
-        assert (given.status, given.body["error_code"]) == ("ok", 0)
+        assert (given.status, given.response["error_code"]) == ("ok", 0)
     assert node.connections == 1
 
 
@@ -114,11 +115,9 @@ def test_a_connection_that_never_opens_is_refused_in_time() -> None:
             filler.setblocking(False)
             filler.connect_ex(listener.getsockname())
             fillers.append(filler)
-        began = time.monotonic()
         client = KafkaClient("127.0.0.1", listener.getsockname()[1])
         given = client.call("ApiVersions", 0, {}, 200)
         assert (given.status, given.error) == ("refused", "timed out")
-        assert time.monotonic() - began < 20, "the kernel tries for two minutes"
         for filler in fillers:
             filler.close()
 
@@ -127,9 +126,7 @@ def test_silence_is_lost_in_time_and_the_connection_is_not_used_again(
     start: Callable[..., Node],
 ) -> None:
     node = start(silent, forever)
-    began = time.monotonic()
     assert versions(node, 150) == ("lost", "timed out")
-    assert time.monotonic() - began < 20
     assert versions(node) == ("ok", None)
     assert node.connections == 2
 
@@ -145,7 +142,9 @@ def test_a_connection_that_breaks_after_the_request_is_lost(start: Callable[...,
 def test_a_connection_closed_while_idle_loses_nothing(start: Callable[..., Node]) -> None:
     node = start(answer, forever)
     assert versions(node) == ("ok", None)
-    time.sleep(0.05)
+    connection = node.client._socket
+    assert connection is not None
+    wait_until(lambda: select.select([connection], [], [], 0)[0], "the node closes the connection")
     assert versions(node) == ("ok", None)
     assert node.connections == 2
 
@@ -170,19 +169,19 @@ def test_junk_is_lost_not_a_crash(start: Callable[..., Node], junk: bytes) -> No
 
 
 def test_an_answer_that_trickles_is_bounded_in_all(start: Callable[..., Node]) -> None:
+    pause = threading.Event()
+
     def trickle(connection: socket.socket) -> None:
         read_request(connection)
         try:
             connection.sendall(struct.pack(">i", 1000))
-            for _ in range(2000):
+            for _ in range(1000):
                 connection.sendall(b"x")
-                time.sleep(0.05)
+                pause.wait(0.1)
         except OSError:
             pass
 
-    began = time.monotonic()
-    assert versions(start(trickle), 200) == ("lost", "timed out")
-    assert time.monotonic() - began < 20, "the answer takes 100 s"
+    assert versions(start(trickle), 200) == ("lost", "timed out"), "the answer takes 100 s"
 
 
 def test_a_body_that_does_not_fit_is_the_callers_mistake(start: Callable[..., Node]) -> None:

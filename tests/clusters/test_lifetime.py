@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -21,8 +21,9 @@ from kraftwreck.harness.clusters.cluster import ClusterError, ClusterUnavailable
 from kraftwreck.harness.clusters.netns import NetnsCluster
 from kraftwreck.harness.clusters.state import ProcessIdentity, State
 from kraftwreck.harness.remote.session import Remote
+from tests.waiting import wait_until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.whole_machine]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -74,21 +75,14 @@ def living_namespaces() -> set[str]:
     return set(listed.stdout.split())
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 60.0) -> float:
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < timeout_s, "it did not happen in time"
-        time.sleep(0.01)
-    return time.monotonic() - began
-
-
 def start_control() -> tuple[subprocess.Popen[str], Path, str]:
     """Start a process that brings a cluster up; return it, its directory and a host's ip."""
     control = subprocess.Popen(
         [sys.executable, "-c", CONTROL], stdout=subprocess.PIPE, text=True, cwd=ROOT
     )
     assert control.stdout is not None
-    directory, ip = control.stdout.readline().split()
+    with control.stdout as printed:
+        directory, ip = printed.readline().split()
     return control, Path(directory), ip
 
 
@@ -152,7 +146,7 @@ def test_sweeping_kills_only_the_very_processes(own_state_directories: Path) -> 
         State("101-dead", states.boot_id(), True, other, [other, named]).write(directory)
         os.close(lock)
         assert states.sweep() == [directory]
-        assert victim.wait(timeout=60) == -signal.SIGKILL
+        assert victim.wait(timeout=300) == -signal.SIGKILL
         assert innocent.poll() is None
     finally:
         innocent.kill()
@@ -200,6 +194,7 @@ def test_a_subnet_this_machine_routes_is_not_taken(
     assert [subnet.number for subnet in switch.free_subnets()][:2] == [2, 4]
 
 
+@pytest.mark.wall_clock("holds hosts to their time limits")
 def test_up_and_down_are_fast(netns_possible: None) -> None:
     """The limits are 5 s and 3 s for five hosts, once of three times; bench/cluster.py measures."""
     took = []

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from kraftwreck.cli.judge import judge
 from kraftwreck.cli.run import exit_code
 from kraftwreck.harness import run as harness_run
 from kraftwreck.harness.clusters.netns import NetnsCluster
@@ -23,7 +22,8 @@ from kraftwreck.histories.exit_codes import FAILED
 from kraftwreck.histories.fault import Fault
 from kraftwreck.histories.reading import read_faults, read_history
 from kraftwreck.nemesis.inject import Injector
-from kraftwreck.systems.kraft import SYSTEM
+from kraftwreck.runs.judge import judge
+from kraftwreck.systems.kraft.system import SYSTEM
 from kraftwreck.workloads import registry as workloads
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

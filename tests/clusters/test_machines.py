@@ -6,8 +6,7 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,24 +16,18 @@ from kraftwreck.harness.clusters import state as states
 from kraftwreck.harness.clusters.cluster import ClusterError
 from kraftwreck.harness.clusters.netns import NetnsCluster
 from kraftwreck.harness.options import RunOptions
-from kraftwreck.harness.remote.deployment import Deployment
-from kraftwreck.harness.remote.environment import RemoteEnvironment
 from kraftwreck.harness.remote.session import Remote, RemoteError
-from kraftwreck.harness.remote.settings import Settings
 from kraftwreck.histories.reading import read_faults
+from kraftwreck.systems.kraft.remote.deployment import Deployment
+from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
+from kraftwreck.systems.kraft.remote.settings import Settings
 from tests.clusters.whole_run import assert_valid_and_replayed, carry_out, fault
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0
-
-
-def wait_until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -178,13 +171,13 @@ from pathlib import Path
 from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.clusters.netns import NetnsCluster
 from kraftwreck.harness.options import RunOptions
-from kraftwreck.systems.kraft import SYSTEM
+from kraftwreck.systems.kraft.system import SYSTEM
 cluster = NetnsCluster(2, disks=True)
 options = RunOptions(nodes=2, faults=("disk", "storage", "squeeze", "host", "clock"))
 up = SYSTEM.deploy(cluster.up(), options, PROJECT_TREE)
 up.ready(60)
 up.use(cluster)
-env = up.env
+env = up.remote
 print(cluster.directory, flush=True)
 env.trouble_disk("n1", "slow", 1)
 env.squeeze("n1", "cpu", 1)

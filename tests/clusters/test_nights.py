@@ -30,7 +30,7 @@ brokers = 0
 def kraftwreck(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "kraftwreck", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ}, timeout=180, check=False
+        command, capture_output=True, text=True, env={**os.environ}, timeout=300, check=False
     )
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from kraftwreck.harness.capabilities import Grudge
 from kraftwreck.harness.clusters.cluster import Host
-from kraftwreck.harness.environment import Grudge
-from kraftwreck.harness.remote.environment import RemoteEnvironment
 from kraftwreck.harness.remote.session import Remote, RemoteError, on_all
+from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
 
 pytestmark = pytest.mark.cluster
 

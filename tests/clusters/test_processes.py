@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import time
 from pathlib import Path
 
 import pytest
 
 from kraftwreck.harness.clusters.cluster import Host
-from kraftwreck.harness.remote.deployment import Deployment
-from kraftwreck.harness.remote.environment import RemoteEnvironment
 from kraftwreck.harness.remote.service import DATA, LOGS, SERVICE
 from kraftwreck.harness.remote.session import Remote, RemoteError
-from kraftwreck.harness.remote.settings import Settings, properties
+from kraftwreck.systems.kraft.remote.deployment import Deployment
+from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
+from kraftwreck.systems.kraft.remote.settings import Settings, properties
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -116,12 +117,14 @@ def test_a_taken_port_is_one_clear_line(
         channel.recv(10)
         with pytest.raises(RemoteError, match=r"^n3: start: port 10\.77\.\d+\.3:9093 is taken"):
             environment.start("n3")
-    for _ in range(600):  # the holder of the port ends on its own time
-        try:
+
+    def starts() -> bool:
+        with contextlib.suppress(RemoteError):
             environment.start("n3")
-            break
-        except RemoteError:
-            time.sleep(0.1)
+            return True
+        return False
+
+    wait_until(starts, "the holder of the port ends")
 
 
 def test_a_service_that_ends_at_once_says_why(

@@ -7,7 +7,6 @@ import dataclasses
 import io
 import socket
 import tarfile
-import time
 from pathlib import Path
 
 import pytest
@@ -70,10 +69,8 @@ class TestAgainstSshd:
             remotes["n2"].run(["cat", "/nosuch"])
 
     def test_a_command_that_hangs_is_given_up(self, remotes: dict[str, Remote]) -> None:
-        began = time.monotonic()
         with pytest.raises(RemoteError, match=r"^n2: `sleep 60` gave no result in 0.3 s$"):
             remotes["n2"].run(["sleep", "60"], timeout_s=0.3)
-        assert time.monotonic() - began < 30
 
     def test_a_command_that_never_stops_talking_is_given_up(
         self, remotes: dict[str, Remote]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kraftwreck.harness.remote.admin import RemoteAdmin
+from kraftwreck.harness.capabilities import MemberChange
+from kraftwreck.harness.client import Answer, Call
 from kraftwreck.harness.remote.session import RemoteError
-from kraftwreck.harness.voter_changes import Members, VoterChange
-from kraftwreck.harness.workload import Answer, Call
 from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.systems.kraft.faults.voter_changes import Members
+from kraftwreck.systems.kraft.remote.admin import RemoteAdmin
+from tests.waiting import LIMIT_S, wait_until
 
 IDS = {"n1": 1, "n2": 2, "n3": 3, "n4": 4}
 DISK = {name: bytes([number]) * 16 for name, number in IDS.items()}
@@ -29,7 +30,7 @@ class Quorum:
         self.asked: list[tuple[str, int]] = []
 
     def __call__(self, call: Call) -> Answer:
-        if call.api == "DescribeQuorum":
+        if call.request.api == "DescribeQuorum":
             voters = [
                 {"replica_id": v, "replica_directory_id": bytes([v]) * 16, "log_end_offset": 5}
                 for v in self.voters
@@ -43,27 +44,24 @@ class Quorum:
                 "observers": [],
             }
             return Answer("ok", {"error_code": 0, "topics": [{"partitions": [partition]}]})
-        voter = call.body["voter_id"]
-        self.asked.append((call.api, voter))
+        voter = call.request.body["voter_id"]
+        self.asked.append((call.request.api, voter))
         error = self.refusals.pop(0) if self.refusals else 0
         if error == 0:
-            (self.voters.add if call.api == "AddRaftVoter" else self.voters.discard)(voter)
+            (self.voters.add if call.request.api == "AddRaftVoter" else self.voters.discard)(voter)
         return Answer("ok", {"error_code": error})
 
 
-def ended(admin: RemoteAdmin, timeout_s: float = 60.0) -> list[dict[str, Any]]:
-    deadline = time.monotonic() + timeout_s
-    while admin.open and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert admin.open == 0
+def ended(admin: RemoteAdmin) -> list[dict[str, Any]]:
+    wait_until(lambda: admin.open == 0)
     return admin.take_ended()
 
 
 def test_changes_are_carried_out_in_order() -> None:
     quorum = Quorum(1, 2, 3)
     admin = RemoteAdmin(MEMBERS, quorum)
-    admin.ask([VoterChange("remove", "n2"), VoterChange("add", "n4")])
-    admin.ask([VoterChange("add", "n2")])
+    admin.ask([MemberChange("remove", "n2"), MemberChange("add", "n4")])
+    admin.ask([MemberChange("add", "n2")])
     results = ended(admin)
     assert [(r["action"], r["node"], r["result"]) for r in results] == [
         ("remove", "n2", "done"),
@@ -79,7 +77,7 @@ def test_a_change_that_fails_is_asked_for_again() -> None:
     quorum = Quorum(1, 2)
     quorum.refusals = [7]
     admin = RemoteAdmin(MEMBERS, quorum)
-    admin.ask([VoterChange("add", "n3")])
+    admin.ask([MemberChange("add", "n3")])
     (result,) = ended(admin)
     assert (result["result"], result["attempts"], result["errors"]) == ("done", 2, [7])
     admin.close()
@@ -91,15 +89,12 @@ def broken(call: Call) -> Answer:
 
 def test_an_operator_that_cannot_go_on_says_so() -> None:
     admin = RemoteAdmin(MEMBERS, broken)
-    admin.ask([VoterChange("add", "n3")])
-    deadline = time.monotonic() + 60
+    admin.ask([MemberChange("add", "n3")])
     match = "voters cannot be changed: ValueError: no such api"
     with pytest.raises(RemoteError, match=match):
-        while time.monotonic() < deadline:
-            admin.take_ended()
-            time.sleep(0.005)
+        wait_until(lambda: bool(admin.take_ended()))
     with pytest.raises(RemoteError, match=match):
-        admin.ask([VoterChange("add", "n4")])
+        admin.ask([MemberChange("add", "n4")])
     assert admin.open > 0, "it is not there"
     admin.close()
 
@@ -108,15 +103,16 @@ def test_an_operator_that_cannot_go_on_says_so() -> None:
 def test_closing_ends_the_thread_whatever_is_open(
     before: Callable[[RemoteAdmin], None],
 ) -> None:
+    asked = threading.Event()
+
     def nobody(call: Call) -> Answer:
+        asked.set()
         return Answer("refused", error="connection refused")
 
     admin = RemoteAdmin(MEMBERS, nobody)
     before(admin)
-    admin.ask([VoterChange("remove", "n2")])
-    time.sleep(0.05)
-    begun = time.monotonic()
+    admin.ask([MemberChange("remove", "n2")])
+    assert asked.wait(LIMIT_S)
     admin.close()
-    assert time.monotonic() - begun < 20
     assert "admin" not in [thread.name for thread in threading.enumerate()]
     assert admin.open == 1

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.clusters.netns import NetnsCluster
-from kraftwreck.harness.kafka_client import KafkaClient
 from kraftwreck.harness.options import RunOptions
-from kraftwreck.harness.remote.environment import RemoteEnvironment
 from kraftwreck.harness.remote.service import CODE
 from kraftwreck.histories.reading import read_faults
 from kraftwreck.nemesis.inject import Injector
-from kraftwreck.systems.kraft import SYSTEM, KraftDeployment
+from kraftwreck.systems.kraft.client import KafkaClient
+from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
+from kraftwreck.systems.kraft.system import SYSTEM, KraftDeployment
 from tests.clusters.whole_run import assert_valid_and_replayed, carry_out, fault
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -99,13 +99,6 @@ def test_a_leader_that_shuts_down_hands_over_first(
     assert "stop" in [e["kind"] for e in told["n5"]]
 
 
-def wait_until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def lead(up: KraftDeployment, leaders: dict[int, int]) -> int:
     """Create a topic whose partitions these brokers lead; return the error code."""
     topic = {
@@ -121,13 +114,13 @@ def lead(up: KraftDeployment, leaders: dict[int, int]) -> int:
     body = {"topics": [topic], "timeout_ms": 5000, "validate_only": False}
     answer = client.call("CreateTopics", 7, body, 15_000)
     client.close()
-    return int(answer.body["topics"][0]["error_code"])
+    return int(answer.response["topics"][0]["error_code"])
 
 
 def stopped_by_roles(env: RemoteEnvironment) -> dict[str, str]:
     """Pause the leader and the busiest broker; return what each host's kernel says of its node."""
     pids = {node: env.deployment.status(node)["pid"] for node in env.nodes}
-    injector = Injector(env, time.monotonic_ns)
+    injector = Injector(env.offered(), time.monotonic_ns)
     pause = fault(0, "roles-pause", "leader-and-busiest", 1)
     assert injector.start(0, pause).targets == ["n1", "n3"]
     found = {}
@@ -148,7 +141,7 @@ def test_versions_run_together_and_roles_are_known(
     try:
         up = SYSTEM.deploy(cluster.up(), options, PROJECT_TREE)
         assert isinstance(up, KraftDeployment)
-        env = up.env
+        env = up.remote
         assert isinstance(env, RemoteEnvironment)
         up.ready(PATIENCE_S)
 
@@ -164,7 +157,7 @@ def test_versions_run_together_and_roles_are_known(
         assert code("n2").startswith(told["code"])
         assert code("n1") == code("n3") == before
         assert lead(up, {0: 3, 1: 3, 2: 2}) == 0
-        wait_until(lambda: env.busiest_broker() == "n3")
+        wait_until(lambda: env.busiest() == "n3")
         assert stopped_by_roles(env) == {"n1": "T", "n2": "S", "n3": "T"}
         up.ready(PATIENCE_S)
         env.stop("n2")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from kraftwreck.harness.capabilities import MEMBERSHIP, MemberChange
 from kraftwreck.harness.clusters.cluster import Host
 from kraftwreck.harness.options import RunOptions, repeat_command
-from kraftwreck.harness.remote.deployment import Deployment
-from kraftwreck.harness.remote.environment import RemoteEnvironment
 from kraftwreck.harness.remote.session import RemoteError
-from kraftwreck.harness.remote.settings import Settings, first_voters, properties, roles
-from kraftwreck.harness.voter_changes import VoterChange
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.log.uuids import from_text
 from kraftwreck.nodes.server.properties import server_config
+from kraftwreck.systems.kraft.remote.deployment import Deployment
+from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
+from kraftwreck.systems.kraft.remote.settings import Settings, first_voters, properties, roles
 
 
 def hosts(count: int) -> list[Host]:
@@ -112,12 +112,12 @@ def test_process_starts_are_counted_outside_of_the_disk() -> None:
 
 def test_faults_that_the_deployment_is_not_made_for_are_refused() -> None:
     env = RemoteEnvironment(Deployment(hosts(3), Settings(seed=1)))
-    assert not env.dynamic_quorum
+    assert env.offered().why_not(MEMBERSHIP) == "the quorum is static"
     with pytest.raises(RemoteError, match="deployed without write loss; add -n power"):
         env.cut_power("n1")
     with pytest.raises(RemoteError, match="a new disk would lose votes in a static quorum"):
         env.wipe("n1")
     with pytest.raises(RemoteError, match="its voters are fixed; add --quorum dynamic"):
-        env.change_voters([VoterChange("remove", "n1")])
-    assert env.voter_changes() == {"ended": [], "open": 0}
+        env.change_members([MemberChange("remove", "n1")])
+    assert env.member_changes() == {"ended": [], "open": 0}
     env.close()

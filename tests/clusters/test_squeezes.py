@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 
 from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.capabilities import Resource
 from kraftwreck.harness.clusters import cgroups
 from kraftwreck.harness.clusters.healing import heal_hosts
 from kraftwreck.harness.clusters.netns import NetnsCluster
-from kraftwreck.harness.environment import Resource
 from kraftwreck.harness.options import RunOptions
-from kraftwreck.harness.remote.environment import LEFT, RemoteEnvironment
+from kraftwreck.harness.remote.host_faults import left
 from kraftwreck.harness.remote.session import RemoteError
 from kraftwreck.histories.reading import read_faults
-from kraftwreck.nodes.draw import draw_below
-from kraftwreck.systems.kraft import SYSTEM, KraftDeployment
+from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
+from kraftwreck.systems.kraft.system import SYSTEM, KraftDeployment
 from tests.clusters.whole_run import assert_valid_and_replayed, carry_out, fault
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -48,20 +49,15 @@ def deployed(cluster: NetnsCluster) -> Iterator[KraftDeployment]:
 
 @pytest.fixture
 def env(deployed: KraftDeployment) -> Iterator[RemoteEnvironment]:
-    assert isinstance(deployed.env, RemoteEnvironment)
-    yield deployed.env
-    assert deployed.env.restore() == []
+    assert isinstance(deployed.remote, RemoteEnvironment)
+    yield deployed.remote
+    assert deployed.remote.restore() == []
     deployed.ready(PATIENCE_S)
 
 
 def draw_for(resource: Resource, amount: int) -> int:
     """Return a draw by which so much is left."""
-    amounts = LEFT[resource]
-    return next(
-        number
-        for number in range(1000)
-        if amounts[draw_below(len(amounts), number, resource)] == amount
-    )
+    return next(number for number in range(1000) if left(resource, number) == amount)
 
 
 def run(env: RemoteEnvironment, node: str, *argv: str) -> str:
@@ -117,6 +113,7 @@ def test_without_a_group_a_node_is_stopped_most_of_the_time(env: RemoteEnvironme
     assert "T" not in {state(env, "n3", pid) for _ in range(20)}
 
 
+@pytest.mark.wall_clock("looks again and again whether a process is stopped for 90 % of the time")
 def state(env: RemoteEnvironment, node: str, pid: int) -> str:
     time.sleep(0.007)
     return str(env.deployment.status(node)["state"])
@@ -129,13 +126,6 @@ def test_a_helper_that_stops_a_node_lets_it_go_when_its_agent_ends(
     agent.ask("squeeze", service=env.deployment.service, what="duty", amount=5)
     agent.close()  # As when the control node is killed.
     wait_until(lambda: "T" not in {state(env, "n3", 0) for _ in range(30)})
-
-
-def wait_until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_node_without_files_to_open_takes_no_connection_until_it_has_some(

@@ -17,10 +17,10 @@ import paramiko
 import pytest
 
 from kraftwreck.harness.clusters.cluster import Host
-from kraftwreck.harness.remote.environment import RemoteEnvironment
 from kraftwreck.harness.remote.session import Remote
 from kraftwreck.histories.fault import Fault, FaultEvent
 from kraftwreck.nemesis.inject import Injector
+from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
 
 pytestmark = pytest.mark.cluster
 
@@ -48,11 +48,12 @@ class Moment:
         return max(self.after - shown, shown - self.before, 0)
 
 
+@pytest.mark.wall_clock("compares the timeline with the kernel's times")
 class Faults:
     """The injector of a run whose clock is the machine's."""
 
     def __init__(self, environment: RemoteEnvironment) -> None:
-        self._injector = Injector(environment, time.monotonic_ns)
+        self._injector = Injector(environment.offered(), time.monotonic_ns)
         self._number = 0
 
     def inflict(self, kind: str, shape: str, *targets: str) -> tuple[FaultEvent, FaultEvent]:
@@ -124,6 +125,7 @@ def assert_shown(moments: list[tuple[Moment, FaultEvent]]) -> None:
     assert min(errors) <= MOST_NS, errors
 
 
+@pytest.mark.wall_clock("compares the timeline with the kernel's times")
 def test_pauses_match_the_kernels_process_state(
     environment: RemoteEnvironment, faults: Faults
 ) -> None:
@@ -186,6 +188,7 @@ sys.stdout.write(json.dumps(got))
 """
 
 
+@pytest.mark.wall_clock("compares the timeline with the kernel's times")
 def test_cuts_as_datagrams_arrive(
     faults: Faults, remotes: dict[str, Remote], five: list[Host]
 ) -> None:

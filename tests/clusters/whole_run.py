@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kraftwreck.cli.judge import judge
-from kraftwreck.cli.replay import replay_nodes
 from kraftwreck.harness.clusters.netns import NetnsCluster
 from kraftwreck.harness.options import RunOptions
 from kraftwreck.harness.run import TestRun
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis.inject import Injector
-from kraftwreck.systems.kraft import SYSTEM
+from kraftwreck.runs.judge import judge
+from kraftwreck.runs.replay import replay_nodes
+from kraftwreck.systems.kraft.system import SYSTEM
 from kraftwreck.workloads import registry as workloads
 
 SECOND = 1_000_000_000

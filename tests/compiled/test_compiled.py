@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.cli.compiled_tree import BUILD, PACKAGES, CompileError, make
+from kraftwreck.harness.compiled.tree import BUILD, PACKAGES, CompileError, make
 from kraftwreck.harness.patched_nodes import importing_from
 
 pytestmark = pytest.mark.compiled
@@ -86,6 +86,7 @@ def small(tmp_path: Path) -> Path:
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").touch()
     shutil.copy(PROJECT / "simulation" / "fence.py", tmp_path / "simulation")
+    shutil.copytree(PROJECT / "harness" / "compiled", tmp_path / "harness" / "compiled")
     return tmp_path
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.cli import compiled_tree
-from kraftwreck.cli.compiled_constructors import spelled_out
-from kraftwreck.cli.compiled_modules import COMPILED, INTERPRETED, chosen
-from kraftwreck.cli.compiled_tree import PACKAGES, made, make, sources
 from kraftwreck.cli.main import status
 from kraftwreck.harness.archive import PACKAGE
+from kraftwreck.harness.compiled import tree as compiled_tree
+from kraftwreck.harness.compiled.constructors import spelled_out
+from kraftwreck.harness.compiled.modules import COMPILED, INTERPRETED, chosen
+from kraftwreck.harness.compiled.tree import PACKAGES, made, make, sources
 from kraftwreck.harness.options import OptionError
 
 MODULES = list(chosen(PACKAGE))
@@ -28,7 +28,8 @@ def test_listed_modules_exist() -> None:
 
 
 def test_nodes_and_simulator_are_compiled_except_unsupported_modules() -> None:
-    assert {"nodes/node.py", "simulation/world.py", "checkers/recorded/replay.py"} <= set(MODULES)
+    named = {"nodes/node.py", "simulation/world.py", "checkers/kraft/recorded/replay.py"}
+    assert named <= set(MODULES)
     assert not set(INTERPRETED) & set(MODULES)
     assert "simulation/knobs.py" not in MODULES, "it has a msgspec.Struct"
 
@@ -157,7 +158,7 @@ def test_mistakes_are_reported_before_compilation(capsys: pytest.CaptureFixture[
 
 def test_the_project_itself_is_never_compiled() -> None:
     """Its sources would be changed."""
-    command = [sys.executable, "-m", "kraftwreck.cli.compiled_modules"]
+    command = [sys.executable, "-m", "kraftwreck.harness.compiled.modules"]
     done = subprocess.run(command, cwd=PACKAGE.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "works in a copy only" in done.stderr

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kraftwreck.nodes.consensus.effects import Abandon, Reply
+from kraftwreck.nodes.consensus.epochs import MAX_EPOCH, PERIOD_US, START_LEAP
 from kraftwreck.nodes.consensus.kraft import requests
-from kraftwreck.nodes.consensus.kraft.epochs import MAX_EPOCH, PERIOD_US, START_LEAP
 from kraftwreck.nodes.consensus.kraft.fetches import MAX_PARKED
 from kraftwreck.nodes.consensus.kraft.leader import MAX_OBSERVERS
 from kraftwreck.nodes.consensus.kraft.messages import (

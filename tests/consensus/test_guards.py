@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraftwreck.nodes.consensus.effects import FatalError
-from kraftwreck.nodes.consensus.kraft.log import ReplicatedLog
+from kraftwreck.nodes.consensus.log import ReplicatedLog
 from kraftwreck.nodes.log.batch import encode_batch, parse_header
 from kraftwreck.nodes.protocol import errors
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
-from kraftwreck.nodes.consensus.kraft.links import Links
 from kraftwreck.nodes.consensus.kraft.states import NEVER
+from kraftwreck.nodes.consensus.links import Links
 
 PEERS = st.integers(1, 3)
 ACTIONS = st.lists(

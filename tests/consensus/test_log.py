@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftwreck.nodes.consensus.effects import FatalError
-from kraftwreck.nodes.consensus.kraft.log import ReplicatedLog
+from kraftwreck.nodes.consensus.log import ReplicatedLog
 from kraftwreck.nodes.log.batch import encode_batch, parse_header
 
 

@@ -15,15 +15,21 @@ from kraftwreck.nodes.consensus.effects import (
     CleanLog,
     Effect,
     FinishSnapshot,
+    InstallSnapshot,
     Reply,
     RequestReceived,
     ResponseReceived,
     Send,
     Tick,
+    TruncateLog,
     WriteQuorumState,
 )
+from kraftwreck.nodes.consensus.embedded import Core
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
+from kraftwreck.nodes.consensus.kraft.core import KraftCore
+from kraftwreck.nodes.consensus.raft.config import RaftConfig
+from kraftwreck.nodes.consensus.raft.core import RaftCore
 from kraftwreck.nodes.consensus.recovered import Recovered, SnapshotFile
 from kraftwreck.nodes.log.batch import parse_header
 
@@ -34,7 +40,8 @@ Body = dict[str, Any]
 class Ensemble:
     """Three members on one imaginary network; a dead one keeps its disk."""
 
-    def __init__(self, snapshot_bytes: int = 1 << 20) -> None:
+    def __init__(self, kind: str, snapshot_bytes: int = 1 << 20) -> None:
+        self.kind = kind
         self.now = 0
         self.members: dict[int, LockService] = {}
         self.disks: dict[int, Recovered] = {i: Recovered(batches=[]) for i in (1, 2, 3)}
@@ -49,9 +56,14 @@ class Ensemble:
     def start(self, i: int) -> None:
         self.lives[i] += 1
         voters = {v: Endpoint(f"m{v}", 1) for v in (1, 2, 3)}
-        config = QuorumConfig(i, "locks", bytes([i] * 16), voters, incarnation=self.lives[i])
-        service = LockService(config, self.disks[i], self.now, 0)
-        service.quorum._snapshot_bytes = self.snapshot_bytes
+        core: Core
+        if self.kind == "raft":
+            raft = RaftConfig(i, "locks", voters, incarnation=self.lives[i])
+            core = RaftCore(raft, self.disks[i], self.now, 0)
+        else:
+            config = QuorumConfig(i, "locks", bytes([i] * 16), voters, incarnation=self.lives[i])
+            core = KraftCore(config, self.disks[i], self.now, 0)
+        service = LockService(core, snapshot_bytes=self.snapshot_bytes)
         self.members[i] = service
         self.carry_out(i, service.start(self.now, 0))
 
@@ -65,6 +77,10 @@ class Ensemble:
                 disk.batches = [*disk.batches, effect.batch]
             elif isinstance(effect, WriteQuorumState):
                 disk.quorum_state = effect
+            elif isinstance(effect, TruncateLog):
+                disk.batches = [
+                    b for b in disk.batches if parse_header(b).last_offset < effect.end_offset
+                ]
             elif isinstance(effect, AppendSnapshot):
                 part = self.files[i].setdefault((effect.end_offset, effect.epoch), bytearray())
                 part += effect.data
@@ -72,10 +88,13 @@ class Ensemble:
                 key = (effect.end_offset, effect.epoch)
                 disk.latest = bytes(self.files[i][key])
                 disk.snapshots = [*disk.snapshots, SnapshotFile(*key, len(disk.latest))]
+            elif isinstance(effect, InstallSnapshot):
+                disk.batches, disk.start_offset = [], effect.end_offset
             elif isinstance(effect, CleanLog):
                 disk.batches = [
                     b for b in disk.batches if parse_header(b).last_offset >= effect.start_offset
                 ]
+                disk.start_offset = effect.start_offset
         for effect in effects:
             if isinstance(effect, Send):
                 self._send(i, effect)
@@ -142,9 +161,15 @@ class Ensemble:
                 self.ask(do="keep", session=session)
 
 
+@pytest.fixture(params=["kraft", "raft"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """The consensus core."""
+    return str(request.param)
+
+
 @pytest.fixture
-def ensemble() -> Ensemble:
-    made = Ensemble()
+def ensemble(kind: str) -> Ensemble:
+    made = Ensemble(kind)
     for session in ("ann", "bob"):
         assert made.ask(do="open", session=session, timeout_ms=1500)["ok"]
     return made
@@ -213,8 +238,8 @@ def test_a_lost_leadership_leaves_the_outcome_unknown(ensemble: Ensemble) -> Non
     assert answers == [{"ok": False, "error": "unknown"}]
 
 
-def test_members_start_from_snapshots() -> None:
-    ensemble = Ensemble(snapshot_bytes=300)
+def test_members_start_from_snapshots(kind: str) -> None:
+    ensemble = Ensemble(kind, snapshot_bytes=300)
     ensemble.ask(do="open", session="ann", timeout_ms=60_000)
     for k in range(10):
         ensemble.ask(do="acquire", session="ann", lock=f"l{k}")

@@ -1,6 +1,6 @@
 """Damaged frames end no node, and valid clients are answered all the same.
 
-``--frames N`` sends N frames for each seed in place of 10,000; ``--frames-seed S`` chooses the
+``--frames N`` sends N frames for each seed in place of 3,000; ``--frames-seed S`` chooses the
 first seed. A failure prints both, with the number and the bytes of the last frame.
 """
 

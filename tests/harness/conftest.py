@@ -9,11 +9,19 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.harness.capabilities import (
+    LEADERS,
+    PACKETS,
+    PROCESSES,
+    Capability,
+    Environment,
+    Grudge,
+)
+from kraftwreck.harness.client import Answer, Client
 from kraftwreck.harness.clusters.cluster import Host
-from kraftwreck.harness.environment import Grudge
 from kraftwreck.harness.options import RunOptions
 from kraftwreck.harness.run_errors import Trouble
-from kraftwreck.harness.workload import Answer
+from kraftwreck.harness.workload import ClientSetting
 
 NODES = ("n1", "n2", "n3")
 
@@ -22,8 +30,8 @@ class FakeConnection:
     def __init__(self, system: FakeSystem, node: str) -> None:
         self.system, self.node = system, node
 
-    def call(self, api: str, version: int, body: dict[str, Any], timeout_ms: int) -> Answer:
-        return self.system.answer(self.node, api, body)
+    def send(self, request: Any, timeout_ms: int) -> Answer:
+        return self.system.answer(self.node, request.api, request.body)
 
     def close(self) -> None:
         self.system.closed += 1
@@ -37,6 +45,7 @@ class FakeSystem:
     default_workload = "metadata"
     workloads: Sequence[str] = ("metadata",)
     checkers: Sequence[str] = ()
+    offers: Sequence[Capability[Any]] = (PACKETS, PROCESSES, LEADERS)
 
     def __init__(self) -> None:
         self.log: list[str] = []
@@ -47,7 +56,7 @@ class FakeSystem:
         self.failing: set[str] = set()
         self.closed = 0
         self.nodes: Sequence[str] = NODES
-        self.env = self
+        self.env = Environment(NODES, dict.fromkeys((PACKETS, PROCESSES, LEADERS), self))
         self._lock = threading.Lock()
 
     def _did(self, what: str) -> None:
@@ -63,9 +72,16 @@ class FakeSystem:
     def describe(self, nodes: Path) -> Mapping[str, Any]:
         return {"fake": "1"}
 
+    def lacking(self, options: RunOptions) -> Mapping[str, str]:
+        return {}
+
     # --- deployed
     def connect(self, node: str, client_id: str) -> FakeConnection:
         return FakeConnection(self, node)
+
+    def client(self, workload: Any, setting: ClientSetting) -> Client:
+        client: Client = workload.client(setting)
+        return client
 
     def clocks(self) -> Mapping[str, int]:
         return dict.fromkeys(NODES, 5)

@@ -131,6 +131,7 @@ def test_a_strobe_is_wrong_in_every_other_period(clock: Clock) -> None:
     assert 50 < wrong < 350
 
 
+@pytest.mark.wall_clock("a drift needs time to show")
 @pytest.mark.parametrize("rate", [MILLION, -500_000, 50_000])
 def test_a_drift_moves_both_clocks_and_leaves_the_monotonic_one_ahead(
     clock: Clock, rate: int

@@ -1,4 +1,4 @@
-"""The nemesis thread: faults by time, faults by transition, and both undone at the end."""
+"""The driver with threads: faults by time, faults by transition, and both undone at the end."""
 
 from __future__ import annotations
 
@@ -9,23 +9,29 @@ from pathlib import Path
 
 import pytest
 
-from kraftwreck.harness.faults import FaultThread
+from kraftwreck.harness.client import Client, Connection
+from kraftwreck.harness.interpreter import Interpreter
+from kraftwreck.harness.operations import Operations
 from kraftwreck.harness.run_errors import Trouble
+from kraftwreck.harness.threads import Threads
 from kraftwreck.harness.triggers import DELAYS_US, delay_us
 from kraftwreck.histories.fault import Fault, FaultEvent
 from kraftwreck.histories.reading import read_faults
 from kraftwreck.histories.store import JsonLines
 from kraftwreck.histories.trace import TraceEvent
+from tests.waiting import LIMIT_S, wait_until
 
 MS = 1_000_000
 
 
 class Injector:
-    """Records its calls; ending a fault takes ``ending_s``."""
+    """Records its calls; a fault that ends waits for ``may_end``."""
 
-    def __init__(self, clock: Callable[[], int], ending_s: float = 0.0) -> None:
+    def __init__(self, clock: Callable[[], int]) -> None:
         self.clock = clock
-        self.ending_s = ending_s
+        self.ending = False
+        self.may_end = threading.Event()
+        self.may_end.set()
         self.begun: list[tuple[int, tuple[str, ...]]] = []
         self.ended: list[int] = []
         self.open: dict[int, Fault] = {}
@@ -44,7 +50,8 @@ class Injector:
         return self._event(number, fault, "start")
 
     def stop(self, number: int) -> FaultEvent:
-        time.sleep(self.ending_s)
+        self.ending = True
+        assert self.may_end.wait(LIMIT_S)
         self.ended.append(number)
         return self._event(number, self.open.pop(number), "stop")
 
@@ -105,18 +112,43 @@ class Bench:
         self.path = folder / "faults.jsonl"
         self.lines = JsonLines(self.path)
         self.injector = Injector(self.clock)
-        self.threads: list[FaultThread] = []
+        self.threads: list[Threads] = []
 
     def clock(self) -> int:
         return time.monotonic_ns() - self.begun_ns
 
-    def run(self, *schedule: Fault) -> FaultThread:
-        thread = FaultThread(schedule, self.injector, self.lines, self.clock, ("n1", "n2", "n3"))
+    def run(self, *schedule: Fault) -> Threads:
+        injector = self.injector
+        interpreter = Interpreter(
+            Operations(None, seed=1, concurrency=0),
+            schedule,
+            ("n1", "n2", "n3"),
+            lambda: injector.out,
+        )
+
+        def no_clients(number: int) -> Client:
+            raise AssertionError("there are no clients")
+
+        def no_connections(node: str, client_id: str) -> Connection:
+            raise AssertionError("there are no connections")
+
+        thread = Threads(
+            interpreter,
+            client_of=no_clients,
+            connect=no_connections,
+            concurrency=0,
+            injector=injector,
+            history=JsonLines(self.path.with_name("history.jsonl")),
+            faults=self.lines,
+            clock=self.clock,
+        )
         self.threads.append(thread)
         thread.start()
         return thread
 
     def events(self) -> list[FaultEvent]:
+        for thread in self.threads:
+            thread.heal()
         self.lines.close()
         return read_faults(self.path.parent)
 
@@ -127,18 +159,12 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     yield made
     for thread in made.threads:
         thread.heal(1.0)
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 5.0
-    while not true():
-        assert time.monotonic() < deadline, "nothing happened in 5 s"
-        time.sleep(0.002)
+        thread.close()
 
 
 def test_a_timed_fault_begins_and_ends_by_the_clock(bench: Bench) -> None:
     bench.run(fault(20, None, "n2", last=30))
-    until(lambda: bench.injector.ended)
+    wait_until(lambda: bench.injector.ended)
     start, stop = bench.events()
     assert start.time >= 20 * MS
     assert stop.time >= start.done + 30 * MS
@@ -149,21 +175,21 @@ def test_a_triggered_fault_waits_for_its_time_and_then_for_its_transition(bench:
     thread = bench.run(fault(30, "elected#2", "@", last=1))
     assert thread.needs_traces
     thread.see(traced("n3", "elected"), bench.clock())  # before it is armed: does not count
-    until(lambda: thread.waiting)
+    wait_until(lambda: thread.waiting)
     thread.see(traced("n3", "elected"), bench.clock())
     thread.see(traced("n3", "hw"), bench.clock())
     assert not bench.injector.begun
     thread.see(traced("n2", "elected"), bench.clock())
-    until(lambda: bench.injector.ended)
+    wait_until(lambda: bench.injector.ended)
     assert bench.injector.begun == [(0, ("n2",))]
 
 
 def test_the_delay_from_the_transition_to_the_fault_is_recorded(bench: Bench) -> None:
     thread = bench.run(fault(0, "grant", "@leader", wait=30_000))
-    until(lambda: thread.waiting)
+    wait_until(lambda: thread.waiting)
     happened = bench.clock() - 5 * MS  # it took 5 ms to be seen
     thread.see(traced("n2", "grant", "follower", leader=3), happened)
-    until(lambda: bench.injector.ended)
+    wait_until(lambda: bench.injector.ended)
     start, _ = bench.events()
     assert start.targets == ["n3"]
     assert start.detail["trigger"] == "grant"
@@ -176,38 +202,39 @@ def test_the_delay_from_the_transition_to_the_fault_is_recorded(bench: Bench) ->
 
 
 def test_a_node_that_takes_long_to_start_holds_up_no_trigger(bench: Bench) -> None:
-    bench.injector.ending_s = 0.5
+    bench.injector.may_end.clear()
     thread = bench.run(fault(0, None, "n1", last=1), fault(1, "claim", "@"))
-    until(lambda: thread.waiting and bench.injector.begun)
-    time.sleep(0.05)
+    wait_until(lambda: thread.waiting and bench.injector.ending)
     thread.see(traced("n3", "claim"), bench.clock())
-    until(lambda: len(bench.injector.begun) == 2)
+    wait_until(lambda: len(bench.injector.begun) == 2)
     assert not bench.injector.ended
+    bench.injector.may_end.set()
 
 
 def test_healing_disarms_waiting_faults_and_undoes_active_ones(bench: Bench) -> None:
     thread = bench.run(fault(0, None, "n1", last=60_000), fault(0, "elected", "@"))
-    until(lambda: thread.waiting and bench.injector.begun)
+    wait_until(lambda: thread.waiting and bench.injector.begun)
     thread.heal()
     thread.see(traced("n3", "elected"), bench.clock())
     assert bench.injector.ended == [0]
     assert [event.phase for event in bench.events()] == ["start", "stop"]
-    assert not any(t.name == "nemesis" for t in threading.enumerate())
+    thread.close()
+    assert not any(t.name == "interpreter" for t in threading.enumerate())
 
 
 def test_healing_waits_for_faults_that_are_ending(bench: Bench) -> None:
-    bench.injector.ending_s = 0.3
+    bench.injector.may_end.clear()
     thread = bench.run(fault(0, None, "n1"))
-    until(lambda: bench.injector.begun)
-    time.sleep(0.05)
-    thread.heal()
+    wait_until(lambda: bench.injector.ending)
+    threading.Timer(0.3, bench.injector.may_end.set).start()
+    thread.heal(LIMIT_S)
     assert bench.injector.ended == [0]
 
 
 def test_a_schedule_that_only_waits_ends_when_it_is_healed(bench: Bench) -> None:
     thread = bench.run(fault(0, "truncate", "@"))
-    until(lambda: thread.waiting)
-    begun = time.monotonic()
-    thread.heal()
-    assert time.monotonic() - begun < 1.0
+    wait_until(lambda: thread.waiting)
+    thread.heal(LIMIT_S)
+    thread.close()
+    assert not any(t.name == "interpreter" for t in threading.enumerate())
     assert not bench.events()

@@ -16,6 +16,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "heal_network": {"healed": ["links"]},
     "status": {"running": True, "state": "T"},
     "resume": {"after": "S"},
+    "resume_services": {"resumed": ["n2/sentinel"]},
     "right_clock": {"wrong": True},
     "right_date": {"wrong": False},
     "heal_disk": {"healed": []},
@@ -60,6 +61,7 @@ def test_undone_faults_are_reported(agents: type[FakeAgent]) -> None:
         "dropped": {},
         "network": ["links"],
         "resumed": {"after": "S"},
+        "services": ["n2/sentinel"],
         "clock": "right again",
     }
 

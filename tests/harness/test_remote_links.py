@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.harness.remote.links import links, names, rules
+from kraftwreck.harness.remote.packets import links, names
 from kraftwreck.histories.disturbance import Disturbance
+from kraftwreck.systems.kraft.remote.links import rules
 
 IPS = {"n1": "10.0.0.1", "n2": "10.0.0.2", "n3": "10.0.0.3"}
 PORTS = {"controller": 9093}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kraftwreck.harness.clusters.cluster import Host
-from kraftwreck.harness.remote.settings import Settings, first_voters
 from kraftwreck.nodes.log.uuids import from_text, is_usable
+from kraftwreck.systems.kraft.remote.settings import Settings, first_voters
 
 HOSTS = [Host(f"n{number}", number, f"10.0.0.{number}", "ssh-ed25519 key") for number in (1, 2, 3)]
 

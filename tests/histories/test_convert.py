@@ -68,9 +68,9 @@ def test_json_lines_of_other_tools_may_lack_time_f_and_the_last_newline(tmp_path
         ("h.edn", "[1 2]", r"h\.edn:1: an operation is a map, got int"),
         ("h.edn", "{:type :done :process 0}", r"type must be one of invoke, ok, fail, info"),
         ("h.json", "[{]", r"h\.json:1: JSON is malformed"),
-        ("h.json", "[{},\n{]", r"h\.json:2: JSON is malformed"),
-        ("h.json", "[{},\n{\n", r"h\.json:2: Input data was truncated"),
-        ("h.json", "[\n{},\n" + "[" * 10**5, r"h\.json:3: nested too deeply"),
+        ("h.json", '[{"type":"ok"},\n{]', r"h\.json:2: JSON is malformed"),
+        ("h.json", '[{"type":"ok"},\n{\n', r"h\.json:2: Input data was truncated"),
+        ("h.json", '[\n{"type":"ok"},\n' + "[" * 10**5, r"h\.json:3: nested too deeply"),
         (
             "h.jsonl",
             '{"type":"invoke"}\n' * 2,

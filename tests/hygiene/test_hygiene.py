@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.whole_machine]
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "bench/hygiene.py"

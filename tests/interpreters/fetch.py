@@ -19,6 +19,7 @@ import sys
 import tempfile
 import zipfile
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -65,9 +66,19 @@ class Python:
             "PATH": os.defpath,
             "LD_LIBRARY_PATH": str(self.folder),
             "PYTHONHOME": str(self.folder),
-            "PYTHONPATH": os.pathsep.join([str(self.packages), str(ROOT)]),
+            "PYTHONPATH": os.pathsep.join([str(self.packages), str(ROOT), str(self._metadata())]),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
+
+    def _metadata(self) -> Path:
+        """Return a folder with the entry points of this project, as they are installed here."""
+        source = metadata.distribution("kraftwreck").locate_file("")
+        folder = self.folder / "metadata"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for info in Path(str(source)).glob("kraftwreck-*.dist-info"):
+            shutil.copytree(info, folder / info.name, dirs_exist_ok=True)
+        return folder
 
     def stamp(self) -> str:
         """Return the stamp that ``ready`` compares; a different one is fetched again."""

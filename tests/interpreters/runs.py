@@ -11,7 +11,7 @@ import platform
 import sys
 from dataclasses import replace
 
-from kraftwreck.cli.campaign import EVERYTHING, run_seed
+from kraftwreck.campaigns.campaign import EVERYTHING, run_seed
 
 TIME_LIMIT_S = 12.0
 

@@ -233,14 +233,15 @@ def allowed_after(quick_path: Path, batch_at: MakeBatch, done: int) -> list[Stat
     return states
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(("after", "step"), [(False, 1), (True, 5)], ids=["before", "after"])
 def test_kill_at_every_system_call_leaves_the_log_as_before_or_after_the_operation(
-    quick_path: Path, batch_at: MakeBatch, after: bool
+    quick_path: Path, batch_at: MakeBatch, after: bool, step: int
 ) -> None:
+    """After a call the disk is as before the next one, so some of them are enough."""
     died, call = True, 0
     allowed: dict[int, list[State]] = {}
     while died:
-        call += 1
+        call += step
         directory = quick_path / str(call)
         directory.mkdir()
         done, died = operate_in_child(directory, batch_at, call, after)
@@ -275,6 +276,7 @@ while True:
 """
 
 
+@pytest.mark.wall_clock("the moment of the kill is drawn")
 def test_a_process_killed_at_any_moment_keeps_flushed_data(tmp_path: Path) -> None:
     for attempt in range(12):
         with subprocess.Popen(

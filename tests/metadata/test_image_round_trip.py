@@ -69,6 +69,44 @@ def keyed(key: str, keys: st.SearchStrategy[Any], **fields: st.SearchStrategy[An
     )
 
 
+NODES_THAT_REGISTER = (
+    ("RegisterBrokerRecord", 4, keyed(
+        "broker_id", NODES, is_migrating_zk_broker=FLAGS, incarnation_id=IDS, broker_epoch=INT64,
+        end_points=END_POINTS, features=FEATURES, rack=st.none() | NAMES, fenced=FLAGS,
+        in_controlled_shutdown=FLAGS, log_dirs=st.lists(IDS, max_size=2),
+        cordoned_log_dirs=st.none() | st.lists(IDS, max_size=2),
+    )),
+    ("RegisterControllerRecord", 0, keyed(
+        "controller_id", NODES, incarnation_id=IDS, zk_migration_ready=FLAGS,
+        end_points=END_POINTS, features=FEATURES,
+    )),
+)  # fmt: skip
+ENTITY = st.fixed_dictionaries({"entity_type": NAMES, "entity_name": st.none() | NAMES})
+SETTINGS_AND_ACCESS = (
+    ("ConfigRecord", 0, keyed(
+        "name", NAMES, resource_type=INT8, resource_name=NAMES, value=st.none() | NAMES,
+    )),
+    ("ClientQuotaRecord", 0, keyed(
+        "key", NAMES, entity=st.lists(ENTITY, max_size=2, unique_by=lambda e: e["entity_type"]),
+        value=st.floats(allow_nan=False), remove=FLAGS,
+    )),
+    ("ProducerIdsRecord", 0, st.lists(
+        st.fixed_dictionaries({"next_producer_id": INT64}), max_size=1,
+    )),
+    ("AccessControlEntryRecord", 0, keyed(
+        "id", IDS, resource_type=INT8, resource_name=NAMES, pattern_type=INT8, principal=NAMES,
+        host=NAMES, operation=INT8, permission_type=INT8,
+    )),
+    ("UserScramCredentialRecord", 0, keyed(
+        "name", NAMES, mechanism=INT8, salt=IDS, stored_key=IDS, server_key=IDS, iterations=NODES,
+    )),
+    ("DelegationTokenRecord", 0, keyed(
+        "token_id", NAMES, owner=NAMES, requester=NAMES, renewers=st.lists(NAMES, max_size=2),
+        issue_timestamp=INT64, max_timestamp=INT64, expiration_timestamp=INT64,
+    )),
+)  # fmt: skip
+
+
 @st.composite
 def contents(draw: st.DrawFn) -> list[tuple[str, int, dict[str, Any]]]:
     """Records of every kind that adds something, in an order in which they can be applied."""
@@ -84,36 +122,8 @@ def contents(draw: st.DrawFn) -> list[tuple[str, int, dict[str, Any]]]:
     found.append(("FeatureLevelRecord", 0, elr))
     add("FeatureLevelRecord", 0, keyed("name", NAMES, feature_level=INT16))
     add("ZkMigrationStateRecord", 0, keyed("zk_migration_state", INT8))
-    add(
-        "RegisterBrokerRecord",
-        4,
-        keyed(
-            "broker_id",
-            NODES,
-            is_migrating_zk_broker=FLAGS,
-            incarnation_id=IDS,
-            broker_epoch=INT64,
-            end_points=END_POINTS,
-            features=FEATURES,
-            rack=st.none() | NAMES,
-            fenced=FLAGS,
-            in_controlled_shutdown=FLAGS,
-            log_dirs=st.lists(IDS, max_size=2),
-            cordoned_log_dirs=st.none() | st.lists(IDS, max_size=2),
-        ),
-    )
-    add(
-        "RegisterControllerRecord",
-        0,
-        keyed(
-            "controller_id",
-            NODES,
-            incarnation_id=IDS,
-            zk_migration_ready=FLAGS,
-            end_points=END_POINTS,
-            features=FEATURES,
-        ),
-    )
+    for kind in NODES_THAT_REGISTER:
+        add(*kind)
     topics = draw(
         st.lists(st.tuples(NAMES, IDS), max_size=3, unique_by=(lambda t: t[0], lambda t: t[1]))
     )
@@ -121,70 +131,8 @@ def contents(draw: st.DrawFn) -> list[tuple[str, int, dict[str, Any]]]:
         found.append(("TopicRecord", 0, {"name": name, "topic_id": topic_id}))
         for number in range(draw(st.integers(0, 3))):
             found.append(("PartitionRecord", 2, draw(partitions(topic_id, number))))
-    add(
-        "ConfigRecord",
-        0,
-        keyed("name", NAMES, resource_type=INT8, resource_name=NAMES, value=st.none() | NAMES),
-    )
-    entity = st.fixed_dictionaries({"entity_type": NAMES, "entity_name": st.none() | NAMES})
-    add(
-        "ClientQuotaRecord",
-        0,
-        keyed(
-            "key",
-            NAMES,
-            entity=st.lists(entity, max_size=2, unique_by=lambda e: e["entity_type"]),
-            value=st.floats(allow_nan=False),
-            remove=FLAGS,
-        ),
-    )
-    add(
-        "ProducerIdsRecord",
-        0,
-        st.lists(st.fixed_dictionaries({"next_producer_id": INT64}), max_size=1),
-    )
-    add(
-        "AccessControlEntryRecord",
-        0,
-        keyed(
-            "id",
-            IDS,
-            resource_type=INT8,
-            resource_name=NAMES,
-            pattern_type=INT8,
-            principal=NAMES,
-            host=NAMES,
-            operation=INT8,
-            permission_type=INT8,
-        ),
-    )
-    add(
-        "UserScramCredentialRecord",
-        0,
-        keyed(
-            "name",
-            NAMES,
-            mechanism=INT8,
-            salt=IDS,
-            stored_key=IDS,
-            server_key=IDS,
-            iterations=NODES,
-        ),
-    )
-    add(
-        "DelegationTokenRecord",
-        0,
-        keyed(
-            "token_id",
-            NAMES,
-            owner=NAMES,
-            requester=NAMES,
-            renewers=st.lists(NAMES, max_size=2),
-            issue_timestamp=INT64,
-            max_timestamp=INT64,
-            expiration_timestamp=INT64,
-        ),
-    )
+    for kind in SETTINGS_AND_ACCESS:
+        add(*kind)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,12 +14,12 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
-from kraftwreck.cli.campaign import Campaign
-from kraftwreck.cli.campaign import Tested as Outcome
-from kraftwreck.cli.hunt import Hunted, hunt
-from kraftwreck.cli.hunting import hunt_patch
+from kraftwreck.campaigns.campaign import Campaign
+from kraftwreck.campaigns.campaign import Tested as Outcome
+from kraftwreck.campaigns.detection import Row, table
+from kraftwreck.campaigns.hunt import Hunted, hunt
+from kraftwreck.campaigns.hunting import hunt_patch
 from kraftwreck.cli.main import status
-from kraftwreck.cli.mutants import Row, table
 from kraftwreck.harness.archive import IMPORT_ROOT, PROJECT_TREE
 from kraftwreck.harness.options import OptionError
 from kraftwreck.harness.patched_nodes import environment, patched_tree
@@ -30,8 +31,9 @@ CORE = {"R01", "R02", "R03", "R06", "R08", "R16", "R18", "R19", "R21", "R25", "R
 
 FOUND_BY_TESTS = [mutant for mutant in MUTANTS if mutant.found_by_test]
 
-CHEAP = ("R01", "R03", "R05", "R16", "R19", "R25", "R33", "R38", "M05")
-"""Found within a CPU second; the others are for the whole campaign."""
+CHEAP = ("R01", "R05", "R16", "M05")
+"""Found within a CPU second, by rules of votes, the high watermark, fetches and voter sets; the
+others are for the whole campaign."""
 
 
 def ids(mutant: Mutant) -> str:
@@ -88,12 +90,19 @@ def test_a_patch_applies_and_changes_the_code_of_the_nodes(mutant: Mutant) -> No
         for path in changed:
             compile(path.read_text(), str(path), "exec")
             assert code_of(path) != code_of(PROJECT_TREE / path.relative_to(tree))
-        # A name that is not defined would be found by anybody, and for the wrong reason.
-        command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821,F823"]
-        checked = subprocess.run(
-            [*command, *map(str, changed)], capture_output=True, text=True, check=False
-        )
-        assert checked.returncode == 0, checked.stdout
+
+
+def test_no_patch_uses_a_name_that_is_not_defined(tmp_path: Path) -> None:
+    """Anybody would find that, and for the wrong reason."""
+    for mutant in MUTANTS:
+        with patched_tree(mutant.patch) as tree:
+            for path in changed_files(tree):
+                copy = tmp_path / mutant.id / path.relative_to(tree)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, copy)
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821,F823"]
+    checked = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
 
 
 def hunks(patch: str) -> Iterator[tuple[str, list[str]]]:
@@ -129,6 +138,7 @@ def test_no_two_patches_are_the_same() -> None:
     assert len(set(texts)) == len(texts)
 
 
+@pytest.mark.slow
 def test_cheap_bugs_are_found_by_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert status(["mutants", *CHEAP, "--budget", "20", "--json"]) == 0
     output = capsys.readouterr()
@@ -138,7 +148,7 @@ def test_cheap_bugs_are_found_by_the_command(capsys: pytest.CaptureFixture[str])
         assert row["found"] is True
         assert row["checker"]
         assert row["cpu_s"] < 20
-    assert "9 of 9 found" in output.err
+    assert "4 of 4 found" in output.err
 
 
 @pytest.mark.campaign
@@ -188,7 +198,7 @@ def test_failures_without_the_bug_do_not_count(monkeypatch: pytest.MonkeyPatch) 
             seed=failing,
         )
 
-    monkeypatch.setattr("kraftwreck.cli.hunting._hunt", fake)
+    monkeypatch.setattr("kraftwreck.campaigns.hunting._hunt", fake)
     hunted = hunt_patch(MUTANTS[0].patch, 100)
     assert (hunted.found, hunted.seed, hunted.not_its) == (True, 7, (3,))
     assert (hunted.runs, hunted.sim_s, hunted.cpu_s) == (8, 40.0, 4.0)
@@ -216,15 +226,16 @@ def harmless(folder: Path) -> Path:
     return patch
 
 
+@pytest.mark.slow
 def test_a_patch_that_plants_no_bug_is_not_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     patch = str(harmless(tmp_path))
-    assert status(["mutants", "--patch", patch, "--budget", "4", "--json"]) == 1
+    assert status(["mutants", "--patch", patch, "--budget", "2", "--json"]) == 1
     output = capsys.readouterr()
     [row] = json.loads(output.out)["mutants"]
     assert (row["id"], row["found"], row["checker"]) == ("harmless", False, None)
-    assert row["runs"] >= 3
+    assert row["runs"] >= 2
     assert "missed: harmless" in output.err
 
 
@@ -260,15 +271,17 @@ def test_nodes_that_fail_where_no_node_is_are_found(
     def broken(*_: object, **__: object) -> NoReturn:
         raise ValueError("no disk can be formatted")
 
-    monkeypatch.setattr("kraftwreck.cli.hunt.in_the_nodes", lambda error: "nodes/log/format.py:1")
-    monkeypatch.setattr("kraftwreck.cli.hunt.run_seed", broken)
+    monkeypatch.setattr(
+        "kraftwreck.campaigns.hunt.in_the_nodes", lambda error: "nodes/log/format.py:1"
+    )
+    monkeypatch.setattr("kraftwreck.campaigns.hunt.run_seed", broken)
     hunted = hunt(Campaign(), 5, budget_s=30, runs=1)
     assert (hunted.found, hunted.checker, hunted.anomaly) == (True, "crash", "ValueError")
     assert (hunted.seed, hunted.explanation) == (
         5,
         "no disk can be formatted (in nodes/log/format.py:1)",
     )
-    monkeypatch.setattr("kraftwreck.cli.hunt.in_the_nodes", lambda error: None)
+    monkeypatch.setattr("kraftwreck.campaigns.hunt.in_the_nodes", lambda error: None)
     with pytest.raises(ValueError, match="formatted"):
         hunt(Campaign(), 5, budget_s=30, runs=1)
 
@@ -277,7 +290,7 @@ def test_a_checker_that_becomes_unknown_is_a_find(monkeypatch: pytest.MonkeyPatc
     def puzzled(campaign: Campaign, seed: int, **_: object) -> Outcome:
         return Outcome(seed, "leader", "", 1.0, 0.1, unknown=[("epochs", "ValueError: what?")])
 
-    monkeypatch.setattr("kraftwreck.cli.hunt.run_seed", puzzled)
+    monkeypatch.setattr("kraftwreck.campaigns.hunt.run_seed", puzzled)
     hunted = hunt(Campaign(), 0, budget_s=30, runs=1)
     assert (hunted.found, hunted.checker, hunted.anomaly) == (True, "epochs", "unknown")
 
@@ -323,7 +336,7 @@ def test_several_hunts_for_one_bug_report_median_and_worst(
         return Hunted(found=True, cpu_s=next(times), runs=1, sim_s=9.0, checker="epochs",
                       anomaly="I1", seed=first_seed)  # fmt: skip
 
-    monkeypatch.setattr("kraftwreck.cli.mutants.hunt_patch", fake)
+    monkeypatch.setattr("kraftwreck.campaigns.detection.hunt_patch", fake)
     assert status(["mutants", "R01", "--repeats", "3", "--json"]) == 0
     output = capsys.readouterr()
     [row] = json.loads(output.out)["mutants"]
@@ -339,7 +352,7 @@ def test_a_node_that_never_ends_a_step_is_found(
         while True:
             pass
 
-    monkeypatch.setattr("kraftwreck.cli.hunt.RUN_LIMIT_S", 0.5)
+    monkeypatch.setattr("kraftwreck.campaigns.hunt.RUN_LIMIT_S", 0.5)
     monkeypatch.setattr(Node, "step", forever)
     hunted = hunt(Campaign(time_limit_s=2), 0, budget_s=30, runs=1)
     assert (hunted.found, hunted.anomaly) == (True, "I29")

@@ -25,7 +25,7 @@ def test_a_planted_bug_is_found_on_namespace_hosts(
 ) -> None:
     command = [sys.executable, "-m", "kraftwreck", "run", "--mutant", mutant, "-n", "kill"]
     command += ["-t", "10", "--seed", "5", "--store", str(tmp_path), "--no-tables", "--json"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=150)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 1, ended.stderr
     said = json.loads(ended.stdout)
     assert said["valid"] is False

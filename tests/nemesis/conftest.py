@@ -7,23 +7,29 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.harness.environment import ClockSetting, Grudge
-from kraftwreck.harness.voter_changes import VoterChange
+from kraftwreck.harness.capabilities import (
+    CAPABILITIES,
+    MEMBERSHIP,
+    Capability,
+    ClockSetting,
+    Environment,
+    Grudge,
+    MemberChange,
+)
 from kraftwreck.histories.disturbance import Disturbance
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 
 
-class FakeEnvironment:
+class FakeEnvironment(Environment):
     """Remembers what was done; ``failing`` names methods that raise."""
 
     def __init__(self, leader: str | None = "n1") -> None:
-        self.nodes = NODES
+        super().__init__(NODES, dict.fromkeys(CAPABILITIES, self), concurrent=False)
         self.controllers = NODES
         self.dynamic_quorum = True
-        self.concurrent = False
         self.open_changes = 0
-        self.busiest: str | None = None
+        self.busiest_broker: str | None = None
         self.current_leader = leader
         self.calls: list[tuple[str, Any]] = []
         self.failing: set[str] = set()
@@ -33,6 +39,20 @@ class FakeEnvironment:
         self.clocks: dict[str, ClockSetting] = {}
         self.paused: set[str] = set()
         self.damaged: set[str] = set()
+
+    @property
+    def controllers(self) -> tuple[str, ...]:
+        return self.roles["controller"]
+
+    @controllers.setter
+    def controllers(self, names: tuple[str, ...]) -> None:
+        others = tuple(node for node in self.nodes if node not in names)
+        self.roles = {"controller": names, "broker": others}
+
+    def why_not(self, capability: Capability[Any]) -> str | None:
+        if capability is MEMBERSHIP and not self.dynamic_quorum:
+            return "the quorum is static"
+        return super().why_not(capability)
 
     def leader(self) -> str | None:
         self._did("leader", None)
@@ -104,8 +124,8 @@ class FakeEnvironment:
         self._did("boot_host", node)
         return {node: {"host": "booted"}}
 
-    def busiest_broker(self) -> str | None:
-        return self.busiest
+    def busiest(self) -> str | None:
+        return self.busiest_broker
 
     def wipe(self, node: str) -> dict[str, Any]:
         self._did("wipe", node)
@@ -160,11 +180,14 @@ class FakeEnvironment:
         self._did("launch", node)
         return {node: {"launched": True}}
 
-    def change_voters(self, changes: Sequence[VoterChange]) -> dict[str, Any]:
-        self._did("change_voters", [(change.action, change.node) for change in changes])
+    def members(self) -> Sequence[str]:
+        return self.controllers
+
+    def change_members(self, changes: Sequence[MemberChange]) -> dict[str, Any]:
+        self._did("change_members", [(change.action, change.node) for change in changes])
         return {change.node: {"asked": change.action} for change in changes}
 
-    def voter_changes(self) -> dict[str, Any]:
+    def member_changes(self) -> dict[str, Any]:
         return {"ended": [], "open": self.open_changes}
 
 

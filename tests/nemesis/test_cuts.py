@@ -12,7 +12,7 @@ from kraftwreck.nemesis.cuts import (
     undirected_pattern,
     undirected_patterns,
 )
-from kraftwreck.nemesis.partitions import partition
+from kraftwreck.nemesis.families.partitions import partition
 
 
 @pytest.mark.parametrize(("nodes", "patterns"), [(3, 5), (4, 19), (5, 89)])

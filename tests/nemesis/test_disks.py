@@ -8,9 +8,10 @@ import pytest
 
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis import schedule, triggers
-from kraftwreck.nemesis.disks import DISKS
+from kraftwreck.nemesis.families.disks import DISKS
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.nemesis.registry import families
+from kraftwreck.nemesis.scope import Scope
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def test_a_damaged_machine_is_replaced_where_voters_can_change(
     assert started.evidence["n2"]["refused"] == "corrupt"
     stopped = injector.stop(0)
     assert done(env) == ["kill", "damage_disk", "start", "wipe", "start"]
-    assert ("change_voters", [("add", "n2")]) in env.calls
+    assert ("change_members", [("add", "n2")]) in env.calls
     assert stopped.evidence["n2"]["wiped"] is True
 
 
@@ -79,7 +80,7 @@ def test_otherwise_the_bit_is_put_right(env: Any, injector: Injector, why: str) 
     stopped = injector.stop(0)
     assert done(env) == ["kill", "damage_disk", "start", "mend_disk", "start"]
     assert stopped.detail["put right"] == why
-    assert not any(name == "change_voters" for name, _ in env.calls)
+    assert not any(name == "change_members" for name, _ in env.calls)
 
 
 def test_damage_that_was_repaired_needs_nothing(env: Any, injector: Injector) -> None:
@@ -87,7 +88,7 @@ def test_damage_that_was_repaired_needs_nothing(env: Any, injector: Injector) ->
     env.damaged.clear()
     env.down.clear()
     injector.stop(0)
-    assert not any(name in ("wipe", "change_voters") for name, _ in env.calls)
+    assert not any(name in ("wipe", "change_members") for name, _ in env.calls)
 
 
 def test_one_disk_at_a_time_is_damaged_and_none_of_a_node_that_is_held(
@@ -119,8 +120,8 @@ def test_a_kill_of_a_damaged_node_does_not_start_it_before_it_is_mended(
 def test_both_kinds_of_schedules_have_disks(kind: str) -> None:
     nodes = ("n1", "n2", "n3")
     for planned in (
-        schedule.plan((kind,), 1, 200, nodes),
-        triggers.plan((kind,), 1, 99, nodes),
+        schedule.plan((kind,), 1, 200, Scope.of("kraft", nodes)),
+        triggers.plan((kind,), 1, 99, Scope.of("kraft", nodes)),
     ):
         assert {each.shape for each in planned} <= set(families()[kind].shapes)
         assert len(planned) > 5

@@ -12,6 +12,7 @@ from kraftwreck.harness.options import OptionError
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.nemesis.registry import parse
+from tests.waiting import LIMIT_S
 
 
 def fault(kind: str, shape: str, *targets: str) -> Fault:
@@ -163,7 +164,7 @@ def test_where_it_can_be_all_targets_are_hit_and_relieved_at_once(
 
     def at_once(done: Any) -> Any:
         def act(node: str) -> Any:
-            together.wait(5)  # passes only when all five have come
+            together.wait(LIMIT_S)  # passes only when all five have come
             return done(node)
 
         return act
@@ -242,6 +243,6 @@ def test_without_brokers_a_fault_of_brokers_is_skipped(
 ) -> None:
     event = injector.start(1, fault(kind, "broker"))
     assert (event.targets, event.error) == ([], None)
-    assert event.detail["skipped"] == "there are no brokers"
+    assert event.detail["skipped"] == "there are no nodes of the role broker"
     assert injector.stop(1).error is None
     assert (env.down, env.paused, env.dropped) == (set(), set(), {})

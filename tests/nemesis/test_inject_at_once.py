@@ -11,6 +11,7 @@ import pytest
 
 from kraftwreck.histories.fault import Fault, FaultEvent
 from kraftwreck.nemesis.inject import Injector
+from tests.waiting import LIMIT_S
 
 
 def fault(kind: str, *targets: str) -> Fault:
@@ -28,7 +29,7 @@ class Starting:
 
     def start(self, node: str) -> dict[str, Any]:
         self.begun.set()
-        assert self.allowed.wait(5)
+        assert self.allowed.wait(LIMIT_S)
         return self._start(node)
 
 
@@ -48,12 +49,12 @@ def test_other_nodes_can_be_hit_meanwhile(env: Any, injector: Injector) -> None:
     starting = Starting(env)
     injector.start(1, fault("kill", "n1"))
     thread, events = ending(injector, 1)
-    assert starting.begun.wait(5)
+    assert starting.begun.wait(LIMIT_S)
     assert injector.start(2, fault("pause", "n2")).error is None
     assert env.paused == {"n2"}
     assert not events
     starting.allowed.set()
-    thread.join(5)
+    thread.join(LIMIT_S)
     assert env.down == set()
     assert events[0].evidence["n1"] == {"pid": 43}
 
@@ -62,12 +63,12 @@ def test_the_node_itself_counts_as_down_until_it_is_up(env: Any, injector: Injec
     starting = Starting(env)
     injector.start(1, fault("kill", "n1"))
     thread, _ = ending(injector, 1)
-    assert starting.begun.wait(5)
+    assert starting.begun.wait(LIMIT_S)
     assert injector.start(2, fault("kill", "n1")).detail["skipped"] == {"n1": "down already"}
     # And nobody else starts it: a third fault could have killed it between the two.
     assert injector.stop(2).detail["skipped"] == {"n1": "already starting"}
     starting.allowed.set()
-    thread.join(5)
+    thread.join(LIMIT_S)
     assert [call for call in env.calls if call[0] == "start"] == [("start", "n1")]
     assert injector.start(3, fault("kill", "n1")).error is None
     assert env.down == {"n1"}
@@ -95,13 +96,13 @@ def test_no_vote_is_taken_while_a_replaced_machine_is_on_its_way_back(
     starting = Starting(env)
     injector.start(1, change("replace", "n1"))
     thread, _ = ending(injector, 1)
-    assert starting.begun.wait(5)
+    assert starting.begun.wait(LIMIT_S)
     assert injector.start(2, change("one", "n2")).detail["skipped"] == "another change is in force"
     starting.allowed.set()
-    thread.join(5)
+    thread.join(LIMIT_S)
     injector.stop(2)
     assert injector.start(3, change("one", "n2")).detail.get("skipped") is None
-    asked = [told for name, told in env.calls if name == "change_voters"]
+    asked = [told for name, told in env.calls if name == "change_members"]
     assert asked == [[("add", "n1")], [("remove", "n2")]]
 
 
@@ -112,7 +113,7 @@ def test_a_slow_shutdown_delays_no_other_fault_and_ends_in_a_restart(
     allowed, stop = threading.Event(), env.stop
 
     def slowly(node: str) -> dict[str, Any]:
-        assert allowed.wait(5)
+        assert allowed.wait(LIMIT_S)
         told: dict[str, Any] = stop(node)
         return told
 
@@ -127,7 +128,7 @@ def test_a_slow_shutdown_delays_no_other_fault_and_ends_in_a_restart(
     assert thread.is_alive()
     assert ("start", "n1") not in env.calls
     allowed.set()
-    thread.join(5)
+    thread.join(LIMIT_S)
     assert env.down == set()
     assert events[0].evidence["n1"] == {"signal": "SIGTERM", "pid": 43}
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.harness.options import OptionError
+from kraftwreck.harness.options import DYNAMIC, OptionError, RunOptions
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis.inject import Injector
-from kraftwreck.nemesis.membership import FEWEST, MEMBERSHIPS
-from kraftwreck.nemesis.registry import check_static
+from kraftwreck.nemesis.possible import check, lacking_of
+from kraftwreck.nemesis.registry import families
+from kraftwreck.systems.kraft.faults.membership import FEWEST, MEMBERSHIPS
+from kraftwreck.systems.registry import find
 
 Env = Any
 
@@ -30,11 +32,11 @@ def test_votes_are_taken_away_and_given_back(env: Env, shape: str) -> None:
     nemesis = injector(env)
     event = nemesis.start(1, fault("membership", shape))
     removed = [("remove", node) for node in event.targets]
-    assert env.calls == [("change_voters", removed)]
+    assert env.calls == [("change_members", removed)]
     assert len(removed) == (len(env.nodes) - FEWEST if shape == "shrink" else 1)
     assert shape != "leader" or event.targets == ["n1"]
     nemesis.stop(1)
-    assert env.calls[1:] == [("change_voters", [("add", node) for node in event.targets])]
+    assert env.calls[1:] == [("change_members", [("add", node) for node in event.targets])]
 
 
 def test_growing_lets_every_controller_vote_and_stays(env: Env) -> None:
@@ -42,7 +44,7 @@ def test_growing_lets_every_controller_vote_and_stays(env: Env) -> None:
     nemesis = injector(env)
     nemesis.start(1, fault("membership", "grow"))
     [(name, changes)] = env.calls
-    assert (name, sorted(changes)) == ("change_voters", [("add", f"n{i}") for i in range(1, 5)])
+    assert (name, sorted(changes)) == ("change_members", [("add", f"n{i}") for i in range(1, 5)])
     nemesis.stop(1)
     assert len(env.calls) == 1
 
@@ -52,7 +54,7 @@ def test_a_replaced_machine_comes_back_with_an_empty_disk_and_is_voted_in(env: E
     nemesis.start(1, fault("membership", "replace", "n2"))
     assert env.calls == [("kill", "n2"), ("wipe", "n2")]
     nemesis.stop(1)
-    assert env.calls[2:] == [("start", "n2"), ("change_voters", [("add", "n2")])]
+    assert env.calls[2:] == [("start", "n2"), ("change_members", [("add", "n2")])]
 
 
 def test_a_kill_that_wants_a_replaced_machine_down_keeps_it_down(env: Env) -> None:
@@ -88,7 +90,7 @@ def test_changes_never_overlap(env: Env) -> None:
     assert nemesis.start(3, fault("membership", "replace", "n2")).detail["skipped"] == (
         "an earlier change is not complete"
     )
-    assert [name for name, _ in env.calls] == ["change_voters", "change_voters"]
+    assert [name for name, _ in env.calls] == ["change_members", "change_members"]
 
 
 def test_a_static_quorum_is_left_alone(env: Env) -> None:
@@ -106,7 +108,7 @@ def test_only_controllers_are_changed(env: Env) -> None:
     env.controllers = ("n1", "n2", "n3")
     nemesis = injector(env)
     event = nemesis.start(1, fault("membership", "one", "n5"))
-    assert (event.targets, event.detail["skipped"]) == ([], "its targets include no controller")
+    assert (event.targets, event.detail["skipped"]) == ([], "its targets include no member")
 
 
 def test_cut_power_is_a_kill_of_its_own(env: Env) -> None:
@@ -127,10 +129,17 @@ def test_everything_is_undone_at_the_end(env: Env) -> None:
     assert env.down == set(env.nodes)
     nemesis.heal_all()
     assert env.down == set()
-    assert ("change_voters", [("add", "n2")]) in env.calls
+    assert ("change_members", [("add", "n2")]) in env.calls
 
 
 def test_a_static_quorum_has_no_voters_to_change() -> None:
-    check_static(("partition", "kill", "pause", "power"))
-    with pytest.raises(OptionError, match="'membership' changes voters; add --quorum dynamic"):
-        check_static(("kill", "membership"))
+    known = families("kraft")
+    static = lacking_of(find("kraft"), RunOptions(), known)
+    check(("partition", "kill", "pause", "power"), known, static, "kraft")
+    with pytest.raises(OptionError) as refused:
+        check(("kill", "membership"), known, static, "kraft")
+    assert str(refused.value) == (
+        "kraft does not support the fault 'membership':"
+        " the voters of a static quorum are fixed; add --quorum dynamic"
+    )
+    assert lacking_of(find("kraft"), RunOptions(quorum=DYNAMIC), known) == {}

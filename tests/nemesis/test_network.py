@@ -7,18 +7,30 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.harness.environment import ClockSetting
+from kraftwreck.harness.capabilities import ClockSetting
 from kraftwreck.harness.options import OptionError
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis import triggers
-from kraftwreck.nemesis.clocks import CLOCKS, JUMPS_US, together
+from kraftwreck.nemesis.families.clocks import CLOCKS, JUMPS_US, together
+from kraftwreck.nemesis.families.network import NetworkShape
 from kraftwreck.nemesis.inject import Injector
-from kraftwreck.nemesis.network import NETWORKS, RPCS
-from kraftwreck.nemesis.registry import check_simulator, families
+from kraftwreck.nemesis.possible import check_simulator
+from kraftwreck.nemesis.registry import families
 from kraftwreck.nemesis.schedule import plan
-from kraftwreck.nemesis.wire import WIRES
+from kraftwreck.nemesis.scope import Scope
+from kraftwreck.systems.kraft.faults.brokers import RPCS
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
+FIVE = Scope.of("kraft", NODES)
+
+
+def shapes(kind: str) -> dict[str, NetworkShape]:
+    """The shapes of a family of network faults."""
+    found = families("kraft")[kind].shapes
+    return {name: shape for name, shape in found.items() if isinstance(shape, NetworkShape)}
+
+
+NETWORKS, WIRES = shapes("network"), shapes("wire")
 MS = 1000
 
 
@@ -123,17 +135,17 @@ def test_settings_of_clocks_are_those_of_their_shape(number: int) -> None:
 
 def test_schedules_have_both_families_timed_and_triggered() -> None:
     kinds = ("network", "clock")
-    timed = plan(kinds, 1, 600, NODES)
+    timed = plan(kinds, 1, 600, FIVE)
     assert {f.shape for f in timed if f.kind == "network"} == set(NETWORKS)
     assert {f.shape for f in timed if f.kind == "clock"} == set(CLOCKS)
-    triggered = [f for seed in range(40) for f in triggers.plan(kinds, seed, 30, NODES)]
+    triggered = [f for seed in range(40) for f in triggers.plan(kinds, seed, 30, FIVE)]
     assert {f.shape for f in triggered} == {*NETWORKS, *CLOCKS}
     assert all(shape in families()[f.kind].shapes for f in triggered for shape in [f.shape])
 
 
 def test_the_simulator_refuses_faults_for_hosts_only() -> None:
     check_simulator(("kill", "clock", "network"))
-    with pytest.raises(OptionError, match="'wire' needs real hosts"):
+    with pytest.raises(OptionError, match=r"the simulator .* 'wire': it needs real hosts"):
         check_simulator(("kill", "wire"))
 
 
@@ -152,4 +164,4 @@ def test_packet_faults_are_hosts_only(shape: str, number: int) -> None:
 
 
 def test_every_effect_of_packets_comes_up_in_a_schedule() -> None:
-    assert {f.shape for f in plan(("wire",), 1, 600, NODES)} == set(WIRES)
+    assert {f.shape for f in plan(("wire",), 1, 600, FIVE)} == set(WIRES)

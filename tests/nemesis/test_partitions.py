@@ -6,8 +6,8 @@ from itertools import combinations
 
 import pytest
 
-from kraftwreck.harness.environment import Grudge
-from kraftwreck.nemesis.partitions import PARTITIONS, partition, union
+from kraftwreck.harness.capabilities import Grudge
+from kraftwreck.nemesis.families.partitions import PARTITIONS, partition, union
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 DRAWS = range(60)

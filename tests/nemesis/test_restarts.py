@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,12 +11,14 @@ import pytest
 from kraftwreck.harness.options import OptionError
 from kraftwreck.histories.fault import Fault, FaultEvent
 from kraftwreck.nemesis import schedule
+from kraftwreck.nemesis.families.restarts import GAPS_S, RESTARTS
 from kraftwreck.nemesis.inject import Injector
-from kraftwreck.nemesis.injection.restarts import GAPS_S
-from kraftwreck.nemesis.registry import check_simulator, families
-from kraftwreck.nemesis.restarts import RESTARTS
-from kraftwreck.nemesis.roles import ROLES
+from kraftwreck.nemesis.possible import check_simulator
+from kraftwreck.nemesis.registry import families
+from kraftwreck.nemesis.scope import Scope
 from kraftwreck.nodes.draw import draw_below
+from kraftwreck.systems.kraft.faults.roles import ROLES
+from tests.waiting import wait_until
 
 PATIENCE_S = 30.0
 
@@ -29,13 +30,6 @@ def injector(env: Any) -> Injector:
 
 def fault(shape: str, *targets: str, kind: str = "restart", draw: int = 5) -> Fault:
     return Fault(at=0, kind=kind, shape=shape, duration=1, draw=draw, targets=targets)
-
-
-def wait_until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def restarted(env: Any) -> list[tuple[str, str]]:
@@ -145,8 +139,8 @@ def test_a_node_that_does_not_start_is_tried_again(env: Any, injector: Injector)
 
 
 def test_only_hosts_restart_nodes_in_order() -> None:
-    assert len(schedule.plan(("restart",), 1, 99, ("n1", "n2"))) > 3
-    with pytest.raises(OptionError, match="'restart' needs real hosts"):
+    assert len(schedule.plan(("restart",), 1, 99, Scope.of("kraft", ("n1", "n2")))) > 3
+    with pytest.raises(OptionError, match="'restart': it needs real hosts"):
         check_simulator(("restart",))
     check_simulator(("roles", "storage"))
 
@@ -158,7 +152,7 @@ def test_only_hosts_restart_nodes_in_order() -> None:
 def mixed(env: Any) -> Any:
     """Three controllers, of which n2 leads, and two brokers, of which n5 leads most."""
     env.controllers = ("n1", "n2", "n3")
-    env.current_leader, env.busiest = "n2", "n5"
+    env.current_leader, env.busiest_broker = "n2", "n5"
     return env
 
 
@@ -232,7 +226,7 @@ def test_the_leader_and_the_busiest_broker_are_slow(
 
 
 def test_the_busiest_broker_is_any_while_nobody_knows(mixed: Any, injector: Injector) -> None:
-    mixed.busiest = None
+    mixed.busiest_broker = None
     event = injector.start(0, fault("busiest", kind="roles"))
     assert set(event.targets) < {"n4", "n5"}
     assert len(event.targets) == 1

@@ -10,24 +10,26 @@ import pytest
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis import triggers
 from kraftwreck.nemesis.schedule import CALM_S, PERIOD_S, SECOND, plan
+from kraftwreck.nemesis.scope import Scope
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
+FIVE = Scope.of("kraft", NODES)
 KINDS = ("partition", "kill", "pause")
 
 
 def test_the_seed_decides_everything() -> None:
-    assert plan(KINDS, 7, 60, NODES) == plan(KINDS, 7, 60, NODES)
-    assert plan(KINDS, 7, 60, NODES) != plan(KINDS, 8, 60, NODES)
+    assert plan(KINDS, 7, 60, FIVE) == plan(KINDS, 7, 60, FIVE)
+    assert plan(KINDS, 7, 60, FIVE) != plan(KINDS, 8, 60, FIVE)
 
 
 def test_a_kinds_faults_do_not_depend_on_the_other_kinds() -> None:
-    alone = plan(("kill",), 7, 60, NODES)
-    assert alone == [fault for fault in plan(KINDS, 7, 60, NODES) if fault.kind == "kill"]
+    alone = plan(("kill",), 7, 60, FIVE)
+    assert alone == [fault for fault in plan(KINDS, 7, 60, FIVE) if fault.kind == "kill"]
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_rules_of_a_schedule(seed: int) -> None:
-    faults = plan(KINDS, seed, 60, NODES)
+    faults = plan(KINDS, seed, 60, FIVE)
     assert faults == sorted(faults, key=lambda fault: fault.at)
     assert {fault.kind for fault in faults} == set(KINDS)
     for fault in faults:
@@ -47,12 +49,12 @@ def test_kinds_do_overlap() -> None:
     def overlap(a: Fault, b: Fault) -> bool:
         return a.kind < b.kind and a.at < b.at + b.duration and b.at < a.at + a.duration
 
-    faults = plan(KINDS, 1, 600, NODES)
+    faults = plan(KINDS, 1, 600, FIVE)
     assert sum(overlap(a, b) for a in faults for b in faults) > 20
 
 
 def test_shapes_come_in_the_published_proportions() -> None:
-    counts = Counter(fault.shape for fault in plan(("partition",), 1, 60_000, NODES))
+    counts = Counter(fault.shape for fault in plan(("partition",), 1, 60_000, FIVE))
     total = sum(counts.values())
     assert total > 3000
     assert (counts["one"] + counts["leader"]) / total == pytest.approx(0.6, abs=0.04)
@@ -61,32 +63,34 @@ def test_shapes_come_in_the_published_proportions() -> None:
 
 
 def test_small_clusters_get_only_shapes_that_mean_something() -> None:
-    shapes = {fault.shape for fault in plan(KINDS, 1, 3000, ("n1", "n2", "n3"))}
+    shapes = {fault.shape for fault in plan(KINDS, 1, 3000, Scope.of("kraft", NODES[:3]))}
     assert "ring" not in shapes
-    assert plan(("partition",), 1, 600, ("n1",)) == []
+    assert plan(("partition",), 1, 600, Scope.of("kraft", ("n1",))) == []
 
 
 def test_no_kinds_or_no_time_is_no_faults() -> None:
-    assert plan((), 1, 60, NODES) == []
-    assert plan(KINDS, 1, 1.5, NODES) == []
+    assert plan((), 1, 60, FIVE) == []
+    assert plan(KINDS, 1, 1.5, FIVE) == []
 
 
 def test_an_unknown_kind_is_an_error() -> None:
     with pytest.raises(KeyError):
-        plan(("earthquake",), 1, 60, NODES)
+        plan(("earthquake",), 1, 60, FIVE)
 
 
 def test_brokers_are_struck_where_there_are_any() -> None:
-    without = plan(KINDS, 1, 3000, NODES)
+    without = plan(KINDS, 1, 3000, FIVE)
     assert not {fault.shape for fault in without} & {"broker", "brokers", "mute-broker"}
-    struck = {(f.kind, f.shape) for f in plan(KINDS, 1, 3000, NODES, brokers=2)}
+    struck = {(f.kind, f.shape) for f in plan(KINDS, 1, 3000, Scope.of("kraft", NODES, 2))}
     assert {("kill", "broker"), ("pause", "brokers"), ("partition", "broker")} <= struck
     assert {("kill", "leader"), ("partition", "leader")} <= struck
 
 
 def test_triggered_faults_strike_brokers_too() -> None:
     def shapes(brokers: int) -> set[str]:
-        plans = (triggers.plan(KINDS, seed, 60, NODES, brokers=brokers) for seed in range(40))
+        plans = (
+            triggers.plan(KINDS, seed, 60, Scope.of("kraft", NODES, brokers)) for seed in range(40)
+        )
         return {fault.shape for faults in plans for fault in faults}
 
     assert "broker" in shapes(1)

@@ -9,9 +9,10 @@ import pytest
 from kraftwreck.harness.options import OptionError
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis import schedule
+from kraftwreck.nemesis.families.squeezes import SQUEEZES
 from kraftwreck.nemesis.inject import Injector
-from kraftwreck.nemesis.registry import check_simulator
-from kraftwreck.nemesis.squeezes import SQUEEZES
+from kraftwreck.nemesis.possible import check_simulator
+from kraftwreck.nemesis.scope import Scope
 
 
 @pytest.fixture
@@ -80,6 +81,7 @@ def test_a_failed_release_is_tried_again(env: Any, injector: Injector) -> None:
 
 
 def test_the_simulator_refuses_them_in_one_line() -> None:
-    assert {each.kind for each in schedule.plan(("squeeze",), 1, 99, ("n1", "n2"))} == {"squeeze"}
-    with pytest.raises(OptionError, match="the fault 'squeeze' needs real hosts"):
+    planned = schedule.plan(("squeeze",), 1, 99, Scope.of("kraft", ("n1", "n2")))
+    assert {each.kind for each in planned} == {"squeeze"}
+    with pytest.raises(OptionError, match="the fault 'squeeze': it needs real hosts"):
         check_simulator(("kill", "squeeze"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from kraftwreck.nightly.folder import NightError, NightFolder
+from tests.waiting import wait_until
 
 from .conftest import FakeNight, refuted
 
@@ -22,13 +22,16 @@ Make = Callable[..., FakeNight]
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str] | None = None) -> None:
     """Wait as long as it takes on a busy machine, but not for a process that is gone."""
-    deadline = time.monotonic() + 300
-    while not condition():
+
+    def reached() -> bool:
+        if condition():
+            return True
         if process is not None and process.poll() is not None:
             assert process.stdout is not None
             pytest.fail(f"it ended with {process.returncode}: {process.stdout.read()}")
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+        return False
+
+    wait_until(reached)
 
 
 def lines(night: FakeNight) -> int:
@@ -107,7 +110,7 @@ def test_ctrl_c_ends_it_with_its_outputs_and_it_can_be_gone_on_with(fake_night: 
     with night.start() as process:
         wait_for(lambda: lines(night) == 2 and len(night.calls) == 4, process)
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=300)
     assert process.returncode == 130, out
     assert (night.night.state, night.night.exit_code) == ("interrupted", 130)
     assert "(interrupted)" in (night.path / "summary.md").read_text()

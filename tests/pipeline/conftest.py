@@ -13,14 +13,15 @@ import msgspec
 import pytest
 
 from kraftwreck.harness.options import RunOptions
-from kraftwreck.harness.simulated.store import run as simulate_into_folder
 from kraftwreck.histories.operation import Op
 from kraftwreck.histories.reading import read_lines
 from kraftwreck.histories.store import RUNNING
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.nemesis.schedule import plan
+from kraftwreck.nemesis.scope import Scope
 from kraftwreck.pipeline.background import Handle, start
+from kraftwreck.systems.kraft.simulated.store import run as simulate_into_folder
 from kraftwreck.workloads.registry import find
 
 
@@ -39,7 +40,8 @@ def simulate(store: Path, workload: str, seed: int) -> Path:
     options = RunOptions(
         workload=workload, seed=seed, time_limit_s=8, nodes=3, cluster="sim", store=store
     )
-    schedule = plan(options.faults, seed, options.time_limit_s, options.node_names)
+    scope = Scope.of("kraft", options.node_names)
+    schedule = plan(options.faults, seed, options.time_limit_s, scope)
     return simulate_into_folder(
         options, workload=find(workload), schedule=schedule, injector=Injector
     )
@@ -133,7 +135,7 @@ def analyzed(tmp_path_factory: pytest.TempPathFactory, killer_checker: None) -> 
         (broken / "history.jsonl").write_text('{"index": "zero"}\n')
         kept = {**NIGHT[1], "n": 3, "run": "/".join(first.parts[-2:])}
         night(store, "20260131T220000Z-small", [*NIGHT, kept])
-        finished = handle.finish()
+        finished = handle.finish(timeout_s=1800)
         summary = handle.analyze(store, timeout_s=1800)
         yield Analyzed(store, runs, handle, finished, summary)
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ def test_a_killed_child_is_reported_with_its_position(number: signal.Signals, sa
         tell("begun")
         tell("amid")
         os.kill(os.getpid(), number)
-        time.sleep(60)
+        signal.pause()
 
     with pytest.raises(Died, match=says) as died:
         apart(die)

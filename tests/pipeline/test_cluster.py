@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from kraftwreck.histories.source import HistoryFile
 from kraftwreck.pipeline.background import start
 from kraftwreck.pipeline.gold import read
 from kraftwreck.pipeline.schemas import GOLD, PER_RUN
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
 CLASSES = "org.apache.spark.deploy"
@@ -65,11 +65,12 @@ class Standalone:
             self._daemon(
                 "worker.Worker", "--cores", "1", "--memory", "1500m", "--webui-port", "0", self.url
             )
-        give_up = time.monotonic() + PATIENCE_S
-        while self._workers() < 2:
-            assert time.monotonic() < give_up, f"no workers; see {self._scratch}"
+
+        def complete() -> bool:
             assert all(daemon.poll() is None for daemon in self._daemons)
-            time.sleep(0.5)
+            return self._workers() == 2
+
+        wait_until(complete, f"two workers are there; see {self._scratch}")
 
     def _daemon(self, name: str, *arguments: str) -> None:
         log = (self._scratch / f"{name}-{len(self._daemons)}.log").open("wb")

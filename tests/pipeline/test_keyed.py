@@ -11,13 +11,13 @@ import pytest
 
 from bench.checkers.random_histories import machine, registers
 from kraftwreck.checkers.catalogue import Settings, find
-from kraftwreck.cli import check_spark
 from kraftwreck.cli.main import status
 from kraftwreck.histories.operation import Op
 from kraftwreck.histories.parquet import write_history
 from kraftwreck.histories.source import HistoryFile
 from kraftwreck.histories.tables import HISTORY_SCHEMA, to_table
 from kraftwreck.histories.verdict import CheckerResult
+from kraftwreck.pipeline import check_histories
 from kraftwreck.pipeline.keyed import BY_KEY, merge
 
 HISTORIES = 1000
@@ -83,6 +83,19 @@ def test_a_thousand_histories_get_the_same_verdicts(analyzed: Any, tmp_path: Pat
     assert min(verdicts.count(True), verdicts.count(False)) > HISTORIES // 10, "both are tested"
 
 
+class Borrowed:
+    """The tests' Spark in place of one that the command would start."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    def ask(self, *arguments: Any, **named: Any) -> Any:
+        return self._handle.ask(*arguments, **named)
+
+    def wait(self) -> None:
+        pass
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
@@ -90,14 +103,7 @@ def test_the_command_judges_a_history_with_spark(
     analyzed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    class Borrowed:
-        def ask(self, *arguments: Any, **named: Any) -> Any:
-            return analyzed.handle.ask(*arguments, **named)
-
-        def wait(self) -> None:
-            pass
-
-    monkeypatch.setattr(check_spark, "start", lambda **_: Borrowed())
+    monkeypatch.setattr(check_histories, "start", lambda **_: Borrowed(analyzed.handle))
     _, path = make(tmp_path, 1)
     here = status(["check", str(path), "-m", "cas-register", "--json"])
     local = json.loads(capsys.readouterr().out)
@@ -107,6 +113,46 @@ def test_the_command_judges_a_history_with_spark(
     assert (spread["valid"], spread["anomalies"]) == (local["valid"], local["anomalies"])
     assert status(["check", str(tmp_path / "no.jsonl"), "-m", "lock", *master]) == 254
     assert "No such file" in capsys.readouterr().err
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark")
+def test_a_bad_file_keeps_no_other_from_its_verdict(
+    analyzed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Spark and the command alone say the same about each file, and exit alike."""
+    monkeypatch.setattr(check_histories, "start", lambda **_: Borrowed(analyzed.handle))
+    monkeypatch.chdir(tmp_path)
+    write = '{"process":0,"type":"invoke","f":"write","value":1}\n'
+    read = (
+        '{"process":0,"type":"invoke","f":"read"}\n{"process":0,"type":"ok","f":"read","value":2}\n'
+    )
+    for name, text in {
+        "invalid.jsonl": read,
+        "garbage.jsonl": write + "{]\n" + write,
+        "shape.jsonl": write + write,
+        "deep.jsonl": write.replace("1}", "[" * 100_000 + "]" * 100_000 + "}"),
+        "word.txt": write,
+        "valid.jsonl": write,
+    }.items():
+        Path(name).write_text(text)
+    files = sorted(each.name for each in tmp_path.iterdir())
+    words = ["check", *files, "missing.jsonl", "-m", "register"]
+    told = {}
+    for master in ([], ["--master", "local[*]"]):
+        code = status([*words, *master, "--json"])
+        printed = capsys.readouterr()
+        reports = [json.loads(line) for line in printed.out.splitlines()]
+        verdicts = [(each["file"], each["valid"], each.get("error")) for each in reports]
+        told[bool(master)] = code, printed.err, verdicts
+    assert told[True] == told[False]
+    code, err, verdicts = told[True]
+    assert code == 254
+    assert err.count("\n") == 5, err
+    judged = {file: valid for file, valid, _ in verdicts}
+    assert (judged["invalid.jsonl"], judged["valid.jsonl"]) == (False, True)
 
 
 def test_transactions_reach_over_keys_and_are_refused(

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.kraft.recorded.trace_pass import trace_pass
 from kraftwreck.checkers.linearizability.keyed import check_keys, model_of, operations_of
 from kraftwreck.checkers.recorded.run_data import RunData
-from kraftwreck.checkers.recorded.trace_pass import trace_pass
 from kraftwreck.checkers.registry import check
 from kraftwreck.cli import analyze
 from kraftwreck.cli.main import status

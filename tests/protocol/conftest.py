@@ -103,21 +103,45 @@ def draw_message(message: Message, version: int, number: int) -> dict[str, Any]:
     return Source(message.name, version, number).body(message.fields, version)
 
 
-PAIRS = [
-    (message, version)
+MESSAGES_WITH_VERSIONS = [
+    (message, range(message.valid.low, message.valid.high + 1))
     for message in MESSAGES.values()
     if message.name != "ResponseHeader"
-    for version in range(message.valid.low, message.valid.high + 1)
 ]
 
 
+class Versions(tuple[int, ...]):
+    """The versions of a message that one test goes through."""
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test of ``message`` and ``version`` runs for all; SELECT of its module narrows that."""
+    """A test of ``message`` and ``version`` runs for each message with all its versions; SELECT of
+    its module narrows that."""
     if {"message", "version"} <= set(metafunc.fixturenames):
         select = getattr(metafunc.module, "SELECT", {}).get(metafunc.function.__name__)
-        pairs = [pair for pair in PAIRS if select is None or select(*pair)]
-        ids = [f"{message.name}-v{version}" for message, version in pairs]
-        metafunc.parametrize(("message", "version"), pairs, ids=ids)
+        chosen = [
+            (message, Versions(v for v in versions if select is None or select(message, v)))
+            for message, versions in MESSAGES_WITH_VERSIONS
+        ]
+        chosen = [(message, versions) for message, versions in chosen if versions]
+        ids = [message.name for message, _ in chosen]
+        metafunc.parametrize(("message", "version"), chosen, ids=ids)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Call a test of several versions once for each."""
+    versions = pyfuncitem.funcargs.get("version")
+    if not isinstance(versions, Versions):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    for version in versions:
+        try:
+            pyfuncitem.obj(**{**arguments, "version": version})
+        except BaseException as error:
+            error.add_note(f"version {version}")
+            raise
+    return True
 
 
 @pytest.fixture

@@ -36,8 +36,8 @@ from kraftwreck.nodes.protocol.apis import (
 )
 from kraftwreck.nodes.protocol.codec import decode, encode
 from kraftwreck.nodes.protocol.errors import ERROR_NAMES
-from kraftwreck.nodes.protocol.schema import Field, Message
-from kraftwreck.nodes.protocol.schemas import RECORDS
+from kraftwreck.nodes.protocol.schema import Field, Message, parse
+from kraftwreck.nodes.protocol.schemas import RECORDS, raft
 
 Drawn = Callable[[Message, int, int], dict[str, Any]]
 Completed = Callable[[dict[str, Any], tuple[Field, ...]], dict[str, Any]]
@@ -48,6 +48,7 @@ MILLISECOND = datetime.timedelta(milliseconds=1)
 
 # kio has no records of logs (metadata, offsets), and not these; it keeps the marker's version
 # apart.
+RAFT = parse(raft.TEXT)
 ONLY_OURS = {
     "EndTxnMarker",
     "UnregisterControllerRequest",
@@ -60,7 +61,8 @@ ONLY_OURS = {
 def both_know(message: Message, version: int) -> bool:
     names = {message.name, f"{message.name}-v{version}"}
     logged = message.name in RECORDS or message.name.endswith(("Key", "Value"))
-    return not logged and not names & ONLY_OURS
+    of_raft = message.name in RAFT
+    return not logged and not of_raft and not names & ONLY_OURS
 
 
 SELECT = {

@@ -122,7 +122,7 @@ def test_absurd_lengths_are_refused_before_anything_is_allocated(
         encoded[:place] + length + encoded[place + replaced :] for place in range(len(encoded))
     ]
     decode_all(message, version, hostile[:1])  # compiles the message
-    started = time.perf_counter()
+    started = time.process_time()
     tracemalloc.start()
     try:
         decode_all(message, version, hostile)
@@ -130,7 +130,7 @@ def test_absurd_lengths_are_refused_before_anything_is_allocated(
     finally:
         tracemalloc.stop()
     assert peak < 20_000 + 1000 * len(encoded)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def decode_all(message: Message, version: int, hostile: list[bytes]) -> None:

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import msgspec
 
-from kraftwreck.cli.case_run import run_case
-from kraftwreck.cli.hunting import HuntError, hunt_patch
-from kraftwreck.cli.shrink import case_of_seed
-from kraftwreck.cli.shrinking import PassesError, ShrinkError, shrink_anywhere
+from kraftwreck.campaigns.case_file import write_case
+from kraftwreck.campaigns.case_run import run_case
+from kraftwreck.campaigns.case_sources import case_of_seed
+from kraftwreck.campaigns.hunting import HuntError, hunt_patch
+from kraftwreck.campaigns.shrinking import PassesError, ShrinkError, shrink_anywhere
 from kraftwreck.harness.options import OptionError
 from kraftwreck.harness.patched_nodes import patch_of
-from kraftwreck.nemesis.case_file import write_case
 
 FOLDER = Path(__file__).resolve().parent
 HUNT_S = 40.0

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kraftwreck.cli.case_run import run_case
-from kraftwreck.cli.shrinking import patch_for, run_anywhere
-from kraftwreck.nemesis.case_file import SavedCase, read_case
+from kraftwreck.campaigns.case_file import SavedCase, read_case
+from kraftwreck.campaigns.case_run import run_case
+from kraftwreck.campaigns.shrinking import patch_for, run_anywhere
 
 FOLDER = Path(__file__).resolve().parent
 CASES = sorted(FOLDER.glob("*.json"))

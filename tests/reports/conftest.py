@@ -94,7 +94,7 @@ def opened(browser: Any) -> Iterator[Callable[..., Opened]]:
         result.page.goto(path.as_uri() + address)
         if options.get("java_script_enabled", True):
             result.page.wait_for_selector(
-                "#charts[data-ready], main:not(:has(#charts))", timeout=20_000
+                "#charts[data-ready], main:not(:has(#charts))", timeout=300_000
             )
             result.settle()
         return result

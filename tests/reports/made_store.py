@@ -215,7 +215,7 @@ def _line(store: Path, seed: int, night: int, n: int, at: datetime) -> dict[str,
         checker, kind, text = BROKEN[workload]
         failures, why = [{"checker": checker, "type": kind, "explanation": text}], text
     elif red == "harness":
-        why = "the run ended with exit code 255: IndexError in kraftwreck.harness.remote.deployment"
+        why = "the run ended with exit code 255: IndexError in kraftwreck.harness.remote.session"
     elif red == "environment":
         why = "no space left on device while copying /var/lib/kraftwreck"
     elif red == "flake":

@@ -81,10 +81,10 @@ def test_serve_serves_until_interrupted(run_copy: Path) -> None:
         assert process.stdout is not None
         address = json.loads(process.stdout.readline())["url"]
         assert address.startswith("http://127.0.0.1:")
-        with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310 - loopback
+        with urllib.request.urlopen(address, timeout=300) as answer:  # noqa: S310 - loopback
             assert b"kraft-register" in answer.read()
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=300) == 0
     finally:
         process.kill()
         process.wait()

@@ -79,7 +79,7 @@ def test_a_torn_line_is_part_of_the_page(tmp_path: Path) -> None:
     [
         (["{tmp}/h.jsonl", "{tmp}/h.jsonl", "--report", "{tmp}/p.html"], "is for one history"),
         (["{tmp}/run", "--report", "{tmp}/p.html"], "kraftwreck report "),
-        (["{tmp}/h.jsonl", "--report", "{tmp}/no/p.html"], "No such file or directory"),
+        (["{tmp}/h.jsonl", "--report", "{tmp}/no/p.html"], "no: not a directory"),
     ],
 )
 def test_mistakes_are_one_line(

@@ -71,7 +71,7 @@ def test_a_hostile_report_reaches_nothing_outside_its_page(store: Path, browser:
             page.on("download", lambda download: events.append("download"))
             address = f"{server.url}foreign/run/report.html"
             page.goto(address)
-            page.wait_for_selector("body[data-tried]", timeout=60_000)
+            page.wait_for_selector("body[data-tried]", timeout=300_000)
             tried = json.loads(page.evaluate("document.body.dataset.tried"))
             pages = len(context.pages)
             context.close()

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from kraftwreck.harness.simulated.messages import facts, write_messages
 from kraftwreck.histories.message import Message
 from kraftwreck.nodes.consensus.kraft.messages import VoteRequest, VoteResponse
 from kraftwreck.reports.messages import Diagram, diagram, moments_of
 from kraftwreck.reports.node_lanes import clocks
 from kraftwreck.reports.plain import circumstances, meaning
 from kraftwreck.reports.run_folder import load_run
+from kraftwreck.systems.kraft.simulated.messages import facts, write_messages
 from tests.reports.fake_run import write_fake_run
 
 ASKED = VoteRequest(

@@ -83,7 +83,7 @@ def visit(browser: Any, address: str) -> Iterator[Visit]:
 
 def drawn(page: Any) -> Any:
     """Wait until the overview is drawn."""
-    page.wait_for_selector("html[data-drawn]", timeout=60_000)
+    page.wait_for_selector("html[data-drawn]", timeout=300_000)
     return page
 
 

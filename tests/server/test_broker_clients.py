@@ -29,7 +29,7 @@ def test_kcat_lists_brokers_and_topics(shared_brokers: Any, wait_until: Any, bro
             ["kcat", "-L", "-J", "-b", f"127.0.0.1:{shared_brokers.broker_ports[broker]}"],
             capture_output=True,
             check=True,
-            timeout=20,
+            timeout=300,
         ).stdout
         listing = json.loads(output)
         topics = {t["topic"]: t["partitions"] for t in listing["topics"]}
@@ -81,7 +81,7 @@ def test_kafka_python_administers_topics(shared_brokers: Any, wait_until: Any) -
 
 
 def done(futures: dict[Any, Any]) -> list[Any]:
-    return [future.result(timeout=20) for future in futures.values()]
+    return [future.result(timeout=300) for future in futures.values()]
 
 
 def test_confluent_administers_topics(shared_brokers: Any, wait_until: Any) -> None:
@@ -91,7 +91,7 @@ def test_confluent_administers_topics(shared_brokers: Any, wait_until: Any) -> N
     client = admin.AdminClient(values)
     name = "by-confluent"
     done(client.create_topics([admin.NewTopic(name, 2, 3)]))
-    wait_until(lambda: name in client.list_topics(timeout=20).topics, "the brokers know it")
+    wait_until(lambda: name in client.list_topics(timeout=300).topics, "the brokers know it")
     with pytest.raises(confluent_kafka.KafkaException) as refused:
         done(client.create_topics([admin.NewTopic(name, 1, 1)]))
     assert refused.value.args[0].name() == "TOPIC_ALREADY_EXISTS"
@@ -109,11 +109,11 @@ def test_confluent_administers_topics(shared_brokers: Any, wait_until: Any) -> N
     )
     done(client.create_partitions([admin.NewPartitions(name, 4)]))
     wait_until(
-        lambda: len(client.list_topics(timeout=20).topics[name].partitions) == 4,
+        lambda: len(client.list_topics(timeout=300).topics[name].partitions) == 4,
         "the brokers know the partitions",
     )
-    cluster = client.describe_cluster(request_timeout=20).result(timeout=20)
+    cluster = client.describe_cluster(request_timeout=300).result(timeout=300)
     assert {node.id for node in cluster.nodes} == {4, 5, 6}
     assert cluster.cluster_id == "loopback-cluster"
     done(client.delete_topics([name]))
-    wait_until(lambda: name not in client.list_topics(timeout=20).topics, "it is gone")
+    wait_until(lambda: name not in client.list_topics(timeout=300).topics, "it is gone")

@@ -29,7 +29,7 @@ def test_kcat_lists_brokers_and_topics(shared: Any, node: int) -> None:
         ["kcat", "-L", "-J", "-b", f"127.0.0.1:{shared.ports[node]}"],
         capture_output=True,
         check=True,
-        timeout=20,
+        timeout=300,
     ).stdout
     listing = json.loads(output)
     assert {b["name"] for b in listing["brokers"]} == {
@@ -104,13 +104,13 @@ def confluent(shared: Any) -> Any:
 
 
 def done(futures: dict[Any, Any]) -> list[Any]:
-    return [future.result(timeout=20) for future in futures.values()]
+    return [future.result(timeout=300) for future in futures.values()]
 
 
 def test_confluent_administers_topics(shared: Any, confluent: Any, wait_until: Any) -> None:
     name = CONFLUENT
     done(confluent.create_topics([admin.NewTopic(name, 2, 3)]))
-    listing = confluent.list_topics(timeout=20)
+    listing = confluent.list_topics(timeout=300)
     assert len(listing.topics[name].partitions) == 2
     assert listing.controller_id == shared.controller()
 
@@ -137,7 +137,7 @@ def test_confluent_administers_topics(shared: Any, confluent: Any, wait_until: A
     assert described()["retention.ms"].is_default
 
     done(confluent.delete_topics([name]))
-    assert name not in confluent.list_topics(timeout=20).topics
+    assert name not in confluent.list_topics(timeout=300).topics
 
 
 def test_confluent_hears_why_it_is_refused(shared: Any, confluent: Any) -> None:
@@ -154,7 +154,7 @@ def test_confluent_hears_why_it_is_refused(shared: Any, confluent: Any) -> None:
 
 
 def test_confluent_describes_the_cluster(shared: Any, confluent: Any) -> None:
-    cluster = confluent.describe_cluster(request_timeout=20).result(timeout=20)
+    cluster = confluent.describe_cluster(request_timeout=300).result(timeout=300)
     assert cluster.cluster_id == "loopback-cluster"
     assert cluster.controller.id == shared.controller()
     assert len(cluster.nodes) == 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -51,12 +50,14 @@ def test_without_a_majority_nothing_is_acknowledged(three: Any) -> None:
     assert answer["topics"][0]["error_code"] == 7
 
 
-def test_a_leader_that_is_asked_to_stop_hands_over_at_once(three: Any) -> None:
-    leader = three.controller()
-    started = time.monotonic()
-    assert three.stop(leader) == 0
-    assert three.controller() != leader
-    assert time.monotonic() - started < 4
+def test_a_leader_that_is_asked_to_stop_hands_over_at_once(
+    make_cluster: Callable[..., Any],
+) -> None:
+    cluster = make_cluster(3, extra={"controller.quorum.fetch.timeout.ms": 3_600_000})
+    cluster.start()
+    leader = cluster.controller()
+    assert cluster.stop(leader) == 0
+    assert cluster.controller() != leader, "its followers wait an hour before they miss it"
 
 
 def test_the_whole_cluster_restarts_and_every_node_can_be_run_again(three: Any) -> None:

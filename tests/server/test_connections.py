@@ -163,6 +163,7 @@ def test_the_committed_log_can_be_fetched_from_the_leader(healthy: Any) -> None:
     assert len(fetched["records"]) > 61
 
 
+@pytest.mark.wall_clock("measures CPU seconds in a second of the wall")
 def test_running_out_of_descriptors_is_survived(
     make_cluster: Callable[[int], Any], wait_until: Callable[..., Any]
 ) -> None:

@@ -176,7 +176,8 @@ def test_a_node_that_has_moved_is_asked_where_it_is_now() -> None:
             inbox = Inbox()
             ways = peers(inbox, {})
             ways.send(Send(2, 5, VOTE, old.endpoint))
-            await asyncio.sleep(0.05)
+            while not old.asked:
+                await asyncio.sleep(0)
             ways.send(Send(2, 6, VOTE, new.endpoint))
             answer = await inbox.next()
             assert isinstance(answer, ResponseReceived)
@@ -296,7 +297,8 @@ def test_no_request_waits_for_another() -> None:
             inbox = Inbox()
             ways = calls(inbox)
             ways.send(SendApi(2, 1, here.endpoint, "UnregisterBroker", {"broker_id": 5}))
-            await asyncio.sleep(0.05)
+            while not here.asked:
+                await asyncio.sleep(0)
             ways.send(heartbeat(2, here.endpoint))
             assert (await told(inbox)).correlation == 2
             assert here.connections == 2

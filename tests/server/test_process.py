@@ -26,7 +26,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=300,
         check=False,
     )
 
@@ -52,7 +52,7 @@ def test_a_node_counts_its_starts_and_stops_when_asked(single: Any) -> None:
     single.controller()
     assert single.topics(1) == ["t1", "t2"]
     single.processes[1].send_signal(signal.SIGINT)
-    assert single.processes.pop(1).wait(10) == 0
+    assert single.processes.pop(1).wait(300) == 0
 
 
 def test_formatting_twice_changes_nothing(single: Any) -> None:

@@ -11,7 +11,7 @@ from kraftwreck.nodes.server.listeners import SERVED
 from tests.frames.drawing import Drawing, Known
 from tests.server.conftest import CLUSTER_ID
 
-FRAMES = 1500
+FRAMES = 500
 SEED = 4
 
 

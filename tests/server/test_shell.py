@@ -246,6 +246,7 @@ def test_an_unanswered_shutdown_ends_anyway(tmp_path: Path) -> None:
     run(scenario)
 
 
+@pytest.mark.wall_clock("counts how often a node is woken in 0.2 s")
 def test_the_node_is_woken_at_its_deadline_and_never_spun(tmp_path: Path) -> None:
     async def scenario() -> None:
         node = FakeNode()

@@ -79,7 +79,8 @@ def sent(message: Request, version: int) -> Request:
     api = api_of(message)
     data = encode(f"{api}Request", version, request_to_body(message, version, {}))
     body, _ = decode(f"{api}Request", version, data)
-    return request_from_body(api, version, body)
+    read: Request = request_from_body(api, version, body)
+    return read
 
 
 def api_of_answer(message: Response) -> str:
@@ -90,7 +91,8 @@ def answered(message: QuorumResponse, version: int, api: str = "") -> Response:
     name = api or api_of_answer(message)
     data = encode(f"{name}Response", version, response_to_body(message, version, {}, api))
     body, _ = decode(f"{name}Response", version, data)
-    return response_from_body(name, version, body)
+    read: Response = response_from_body(name, version, body)
+    return read
 
 
 @pytest.mark.parametrize("message", [*ABOUT_THE_PARTITION, *ABOUT_VOTERS], ids=api_of)

@@ -29,8 +29,9 @@ from kraftwreck.nodes.consensus.kraft.messages import EndQuorumEpochRequest, End
 from kraftwreck.nodes.consensus.recovered import Recovered
 from kraftwreck.nodes.log.batch import encode_batch
 from kraftwreck.simulation.host import Host
-from kraftwreck.simulation.knobs import Knobs
-from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
+from kraftwreck.systems.kraft.simulated.binding import kraft_world
+from kraftwreck.systems.kraft.simulated.knobs import Knobs
 
 PERIOD = 100_000
 
@@ -99,7 +100,7 @@ class Toys:
     def __init__(self, count: int, seed: int, knobs: Knobs | None = None) -> None:
         self.made: dict[int, list[ToyNode]] = {i + 1: [] for i in range(count)}
         names = [f"n{i + 1}" for i in range(count)]
-        self.world = World(names, self._make, seed, knobs)
+        self.world = kraft_world(names, self._make, seed, knobs)
         for name in names:
             self.world.start(name)
 
@@ -118,7 +119,8 @@ class Toys:
     ) -> list[tuple[str, dict[str, object], str | None]]:
         """Call a node; the list receives the outcome when there is one."""
         got: list[tuple[str, dict[str, object], str | None]] = []
-        self.world.call(1, node, api, 0, body, timeout, lambda *outcome: got.append(outcome))
+        request = ApiMessage(api, 0, body)
+        self.world.call(1, node, request, timeout, lambda *outcome: got.append(outcome))
         return got
 
     def kinds(self, node: str, since: int = 0) -> list[str]:

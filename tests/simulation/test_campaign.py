@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kraftwreck.cli.campaign import EVERYTHING
-from kraftwreck.simulation.knobs import draw_knobs
+from kraftwreck.campaigns.campaign import EVERYTHING
+from kraftwreck.systems.kraft.simulated.knobs import draw_knobs
 
 
 def test_now_and_then_a_campaign_has_a_single_controller() -> None:

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.campaigns.campaign import judge
 from kraftwreck.checkers.recorded.clocks import node_clocks
-from kraftwreck.cli.campaign import judge, make_injector
 from kraftwreck.harness.options import RunOptions
-from kraftwreck.harness.simulated.run import SimResult, simulate
+from kraftwreck.harness.simulated.result import SimResult
 from kraftwreck.histories.fault import Fault
-from kraftwreck.nemesis.clocks import CLOCKS
+from kraftwreck.nemesis.families.clocks import CLOCKS
+from kraftwreck.nemesis.inject import Injector
 from kraftwreck.simulation.clocks import WALL_START, Clock
-from kraftwreck.simulation.knobs import Knobs
+from kraftwreck.systems.kraft.simulated.knobs import Knobs
+from kraftwreck.systems.kraft.simulated.run import simulate
 from kraftwreck.workloads.registry import find
 
 SECOND = 1_000_000
@@ -132,7 +134,7 @@ def test_clocks_always_advance() -> None:
 def simulated(*schedule: Fault) -> SimResult:
     options = RunOptions(seed=1, time_limit_s=10, rate=10, cluster="sim", nodes=3)
     killed = Fault(at=2 * NS, kind="kill", shape="leader", duration=3 * NS, draw=1)
-    return simulate(options, find("metadata"), (*schedule, killed), make_injector, knobs=Knobs())
+    return simulate(options, find("metadata"), (*schedule, killed), Injector, knobs=Knobs())
 
 
 def skewed(shape: str, *nodes: str, draw: int = 5) -> Fault:
@@ -159,7 +161,7 @@ def test_a_leader_whose_clock_is_slow_may_take_longer_by_the_clocks_of_others() 
     cut = Fault(at=2 * NS, kind="partition", shape="leader", duration=8 * NS, draw=1)
     options = RunOptions(seed=1, time_limit_s=12, rate=10, cluster="sim", nodes=3)
     drift = skewed("drift", "n1", "n2", "n3", draw=slow)
-    result = simulate(options, find("metadata"), [drift, cut], make_injector, knobs=Knobs())
+    result = simulate(options, find("metadata"), [drift, cut], Injector, knobs=Knobs())
     assert result.failures == []
     clocks = node_clocks(result.test)
     resigned = next(e for e in result.events if e.kind == "resign")

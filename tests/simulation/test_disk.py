@@ -387,7 +387,7 @@ def test_a_formatted_disk_has_its_bootstrap_snapshot_and_identity() -> None:
 
 
 def test_a_process_that_ends_before_its_first_report_has_no_position() -> None:
-    host = Host(id=1, name="n1", clock=Clock(0, 0))
+    host = Host(id=1, name="n1", clock=Clock(0, 0), disk=Disk())
     assert last_words(host, "fatal", {}).state == "unattached"
     host.last_trace = TraceEvent(
         node="n1", incarnation=1, seq=9, mono=0, wall=0, kind="hw", state="leader",

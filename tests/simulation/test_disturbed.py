@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.cli.campaign import Campaign, run_seed
+from kraftwreck.campaigns.campaign import Campaign, run_seed
 from kraftwreck.histories.disturbance import Disturbance
 from kraftwreck.nodes.consensus.kraft.messages import EndQuorumEpochRequest
-from kraftwreck.simulation.disturbed import LATEST, RETRANSMISSION, Disturbances, Fate, api_of
-from kraftwreck.simulation.knobs import Knobs
-from kraftwreck.simulation.network import ApiMessage, Network, Rpc
+from kraftwreck.simulation.disturbed import LATEST, RETRANSMISSION, Disturbances, Fate
+from kraftwreck.simulation.network import Network, Rpc
+from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
+from kraftwreck.systems.kraft.simulated.binding import KraftBinding
+from kraftwreck.systems.kraft.simulated.knobs import Knobs
 
 MS = 1_000
 SECOND = 1_000_000
@@ -32,7 +34,7 @@ def link(sender: str = "n1", receiver: str = "n2", **suffers: Any) -> Disturbanc
 def fates(*wanted: Disturbance, count: int = 200, **about: Any) -> list[Fate]:
     """Return the fates of ``count`` requests of n1 to n2, one each 100 ms, times from sending."""
     network = Network(5, Knobs())
-    disturbances = Disturbances(network)
+    disturbances = Disturbances(network, KraftBinding())
     disturbances.set(wanted, IDS)
     kind = about.pop("kind", "request")
     found = []
@@ -78,7 +80,7 @@ def test_a_copy_of_a_quorum_request_arrives_later_and_of_nothing_else() -> None:
 
 def test_messages_overtake_each_other_within_the_window_only() -> None:
     network = Network(5, Knobs())
-    disturbances = Disturbances(network)
+    disturbances = Disturbances(network, KraftBinding())
     disturbances.set([link(window=50 * MS)], IDS)
     at = [disturbances.fate(n * MS, "request", rpc(), 1, 2).arrival for n in range(100)]
     assert at != sorted(at)
@@ -92,12 +94,12 @@ def test_only_the_named_rpc_and_its_part_suffer_and_others_overtake_it() -> None
     assert {fate.arrival for fate in fates(link(part="request", **only))} == {-1}
     assert fates(link(part="response", **only)) == fates()
     network = Network(5, Knobs())
-    disturbances = Disturbances(network)
+    disturbances = Disturbances(network, KraftBinding())
     disturbances.set([link(apis=("EndQuorumEpoch",), delay=SECOND)], IDS)
     late = disturbances.fate(0, "request", rpc(), 1, 2).arrival
     quick = disturbances.fate(1, "request", rpc(ApiMessage("Envelope", 0, {})), 1, 2).arrival
     assert quick < SECOND < late
-    assert api_of(rpc()) == "EndQuorumEpoch"
+    assert KraftBinding().name(rpc().message) == "EndQuorumEpoch"
 
 
 def test_however_many_faults_there_are_nothing_is_later_than_the_bound() -> None:
@@ -112,7 +114,7 @@ def test_however_many_faults_there_are_nothing_is_later_than_the_bound() -> None
 
 def test_disturbed_messages_are_counted_until_the_next_setting() -> None:
     network = Network(5, Knobs())
-    disturbances = Disturbances(network)
+    disturbances = Disturbances(network, KraftBinding())
     disturbances.set([link(drop=100)], IDS)
     for _ in range(3):
         disturbances.fate(0, "request", rpc(), 1, 2)

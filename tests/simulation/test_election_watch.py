@@ -12,7 +12,7 @@ from kraftwreck.nodes.consensus.kraft.messages import (
     FetchResponse,
     Request,
 )
-from kraftwreck.simulation.knobs import Knobs
+from kraftwreck.systems.kraft.simulated.knobs import Knobs
 from tests.simulation.watched import Watched
 
 NO_DIRECTORY = bytes(16)

@@ -7,9 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from kraftwreck.cli.campaign import Campaign, make_injector, plan_faults
+from kraftwreck.campaigns.campaign import Campaign
 from kraftwreck.harness.options import RunOptions
 from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis.inject import Injector
+from kraftwreck.nemesis.plan import plan_faults
 from kraftwreck.nodes.consensus.effects import FatalError
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.consensus.kraft.messages import (
@@ -37,9 +39,9 @@ from kraftwreck.nodes.log.batch import (
     split_batches,
     verify_crc,
 )
-from kraftwreck.simulation.damage import damaged
-from kraftwreck.simulation.encoding import carried_answer, carried_request
-from kraftwreck.simulation.knobs import Knobs, draw_knobs
+from kraftwreck.systems.kraft.simulated.damage import damaged
+from kraftwreck.systems.kraft.simulated.encoding import carried_answer, carried_request
+from kraftwreck.systems.kraft.simulated.knobs import Knobs, draw_knobs
 
 HERE = Endpoint("n2", 9093)
 NAMED = (("CONTROLLER", HERE),)
@@ -138,7 +140,7 @@ def test_unprotected_bytes_are_left_alone() -> None:
 
 
 def run(**knobs: Any) -> Any:
-    from kraftwreck.harness.simulated.run import simulate
+    from kraftwreck.systems.kraft.simulated.run import simulate
     from kraftwreck.workloads.registry import find
 
     campaign = Campaign(workload="metadata", faults=("kill",), time_limit_s=15, rate=20)
@@ -146,7 +148,7 @@ def run(**knobs: Any) -> Any:
     plain = draw_knobs(3, options.nodes, snapshots=True)
     settings = msgspec.structs.replace(plain, power_loss=0, **knobs)
     schedule = plan_faults(options, 0)
-    return simulate(options, find("metadata"), schedule, make_injector, knobs=settings)
+    return simulate(options, find("metadata"), schedule, Injector, knobs=settings)
 
 
 def test_followers_refuse_damaged_records_and_go_on() -> None:
@@ -162,7 +164,7 @@ def test_the_wire_changes_nothing() -> None:
 
 @pytest.mark.parametrize("wire", [False, True])
 def test_voter_changes_of_clients_pass_the_wire_too(wire: bool) -> None:
-    from kraftwreck.harness.simulated.run import simulate
+    from kraftwreck.systems.kraft.simulated.run import simulate
     from kraftwreck.workloads.registry import find
 
     fault = Fault(
@@ -170,7 +172,7 @@ def test_voter_changes_of_clients_pass_the_wire_too(wire: bool) -> None:
     )
     options = RunOptions(seed=1, time_limit_s=8, rate=10, cluster="sim", nodes=3)
     knobs = Knobs(dynamic=True, first_voters=3, wire=wire)
-    result = simulate(options, find("metadata"), [fault], make_injector, knobs=knobs)
+    result = simulate(options, find("metadata"), [fault], Injector, knobs=knobs)
     assert not result.failures
     sets = [
         [i for i, _ in event.detail["voters"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftwreck.cli.campaign import Campaign, run_schedule
+from kraftwreck.campaigns.campaign import Campaign, run_schedule
 from kraftwreck.workloads.registry import find
 
 CAMPAIGN = Campaign()

@@ -15,6 +15,7 @@ from kraftwreck.nodes.consensus.effects import (
 )
 from kraftwreck.nodes.consensus.kraft.messages import FetchSnapshotRequest
 from kraftwreck.simulation.disk import Disk
+from kraftwreck.systems.kraft.simulated.binding import disk_of
 from tests.simulation.watched import Watched, batch, snapshot
 
 
@@ -203,8 +204,8 @@ def test_i19_all_pieces_are_one_leaders(run: Watched) -> None:
 def test_i19_a_disk_that_failed_may_hold_the_snapshot_after_all(run: Watched) -> None:
     run.commit(1, upto=6)
     made = snapshot(timestamp=8)
-    run.host(1).disk.snapshots[4, 1] = made  # Written, but the call told of an error.
-    run.host(2).disk.snapshots[4, 1] = made[:-1]
+    disk_of(run.host(1)).snapshots[4, 1] = made  # Written, but the call told of an error.
+    disk_of(run.host(2)).snapshots[4, 1] = made[:-1]
     run.watch.snapshots.restarted(run.host(1))
     run.watch.snapshots.restarted(run.host(2))
     run.make(3, 4, content=made)
@@ -250,7 +251,7 @@ def test_i21_at_a_start_the_latest_snapshot_meets_the_log(run: Watched) -> None:
     run.disk(1, CleanLog(4))
     run.trace(1, "start")
     assert run.found == []
-    run.host(1).disk.snapshots.clear()
+    disk_of(run.host(1)).snapshots.clear()
     run.trace(1, "start")
     assert run.found == ["I21"]
 

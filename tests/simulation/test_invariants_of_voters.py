@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from kraftwreck.nodes.consensus.effects import (
+    ApiReply,
     Reply,
     ResponseReceived,
     Send,
+    Stopped,
     WriteQuorumState,
 )
 from kraftwreck.nodes.consensus.kraft.messages import (
@@ -25,8 +27,9 @@ from kraftwreck.nodes.consensus.kraft.messages import (
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.simulation.disk import Disk
 from kraftwreck.simulation.host import ClientCall
-from kraftwreck.simulation.network import ApiMessage, Rpc
-from kraftwreck.simulation.storm_watch import MOST_AGAIN, MOST_IN_VAIN
+from kraftwreck.simulation.network import Rpc
+from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
+from kraftwreck.systems.kraft.simulated.storm_watch import MOST_AGAIN, MOST_IN_VAIN
 from tests.simulation.watched import Watched
 
 
@@ -284,7 +287,9 @@ def test_i18_one_of_four_is_no_majority(run: Watched) -> None:
 
 @pytest.mark.parametrize("age_s", [3, 8])
 def test_f2_a_running_process_answers(run: Watched, age_s: int) -> None:
-    call = ClientCall(0, 1, 1, 1, "CreateTopics", 7, {"timeout_ms": 1000}, "CONTROLLER", sent=0)
+    call = ClientCall(
+        0, 1, 1, 1, ApiMessage("CreateTopics", 7, {"timeout_ms": 1000}), "CONTROLLER", sent=0
+    )
     run.host(1).tokens[1] = call
     run.world.run(age_s * 1_000_000)
     run.watch.finish()
@@ -306,13 +311,13 @@ def test_f2_a_delayed_request_counts_from_its_arrival(run: Watched, held_up_s: i
 def test_f8_a_broker_names_the_epoch_of_its_last_process(
     run: Watched, left: int, told: int, right: bool, own: bool
 ) -> None:
-    run.host(3).clean_epoch = left
+    run.host(3).left = Stopped(left)
     run.trace(3, "start")
-    run.host(3).clean_epoch = 99  # The process has ended since.
+    run.host(3).left = Stopped(99)  # The process has ended since.
     body = {"broker_id": 3 if own else 9, "previous_broker_epoch": told}
     rpc = Rpc(3, run.host(3).life, 1, 0, 1, 1, ApiMessage("BrokerRegistration", 4, body), 0)
-    for heard in run.world.wires.on_api_reply:
-        heard(run.host(1), rpc, {"error_code": 0, "broker_epoch": 5})
+    for heard in run.world.wires.on_reply:
+        heard(run.host(1), rpc, ApiReply(1, {"error_code": 0, "broker_epoch": 5}))
     assert run.found == ([] if right or not own else ["F8"])
 
 
@@ -346,13 +351,13 @@ def test_f3_a_running_broker_serves_only_if_its_controller_agrees(
     run.host(3).listener = "PLAINTEXT"
     run.trace(3, "broker", detail={"state": "running", "broker_epoch": 5})
     message = ApiMessage("BrokerHeartbeat", 1, {"broker_id": broker_id})
-    for heard in run.world.wires.on_api_reply:
-        heard(run.host(1), Rpc(3, 1, 1, 1, 1, 1, message, sent=0), body)
+    for heard in run.world.wires.on_reply:
+        heard(run.host(1), Rpc(3, 1, 1, 1, 1, 1, message, sent=0), ApiReply(1, body))
     assert run.watch.service.missing() == ([] if said is None else [f"n3 (running, but {said})"])
 
 
 def test_f2_a_broker_may_look_for_a_controller_as_long_as_its_client_waits(run: Watched) -> None:
-    call = ClientCall(0, 1, 1, 1, "AlterConfigs", 2, {}, "PLAINTEXT", sent=0)
+    call = ClientCall(0, 1, 1, 1, ApiMessage("AlterConfigs", 2, {}), "PLAINTEXT", sent=0)
     run.host(1).listener = "PLAINTEXT"
     run.host(1).tokens[1] = call
     run.world.run(20_000_000)

@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from kraftwreck.campaigns.campaign import Campaign, run_schedule
 from kraftwreck.checkers.recorded.capture import Capture
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.checkers.registry import check
-from kraftwreck.cli.campaign import ALWAYS, Campaign, run_schedule
-from kraftwreck.harness.simulated.run import SimResult
-from kraftwreck.harness.simulated.store import save
+from kraftwreck.harness.simulated.result import SimResult
 from kraftwreck.histories.message import Message
 from kraftwreck.histories.verdict import Verdict
+from kraftwreck.systems.kraft.simulated.store import save
+from kraftwreck.systems.simulators import ALWAYS
 from kraftwreck.workloads.registry import find
 
 CAMPAIGN = Campaign(time_limit_s=10.0)

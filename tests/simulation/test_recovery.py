@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from kraftwreck.harness.simulated.run import SECOND, _recover
+from kraftwreck.systems.kraft.simulated.run import SECOND, _recover
 
 GOAL = 200
 

@@ -22,7 +22,7 @@ from kraftwreck.nodes.consensus.kraft.messages import (
     VoterChangeResponse,
 )
 from kraftwreck.nodes.protocol.errors import SNAPSHOT_NOT_FOUND, UNKNOWN_LEADER_EPOCH
-from kraftwreck.simulation.knobs import Knobs
+from kraftwreck.systems.kraft.simulated.knobs import Knobs
 from tests.simulation.watched import Watched
 
 LEADER, OTHER, SELF = 1, 3, 2

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 
-from kraftwreck.cli.campaign import make_injector, plan_faults
+from kraftwreck.campaigns.case import Case, explicit
 from kraftwreck.harness.options import RunOptions
-from kraftwreck.harness.simulated.run import SimResult, simulate
-from kraftwreck.nemesis.case import Case, explicit
+from kraftwreck.harness.simulated.result import SimResult
+from kraftwreck.nemesis.inject import Injector
+from kraftwreck.nemesis.plan import plan_faults
+from kraftwreck.systems.simulators import simulate
 from kraftwreck.workloads.registry import find
 
 SECOND = 1_000_000_000
@@ -16,7 +18,7 @@ OPTIONS = RunOptions(cluster="sim", nodes=3, time_limit_s=20.0, seed=4)
 
 @cache
 def governed() -> SimResult:
-    return simulate(OPTIONS, find(OPTIONS.workload), plan_faults(OPTIONS, 0), make_injector)
+    return simulate(OPTIONS, find(OPTIONS.workload), plan_faults(OPTIONS, 0), Injector)
 
 
 def spans(result: SimResult) -> list[tuple[str, str, int, tuple[str, ...]]]:
@@ -24,7 +26,7 @@ def spans(result: SimResult) -> list[tuple[str, str, int, tuple[str, ...]]]:
 
 
 def test_the_same_seed_has_the_same_storms() -> None:
-    again = simulate(OPTIONS, find(OPTIONS.workload), plan_faults(OPTIONS, 0), make_injector)
+    again = simulate(OPTIONS, find(OPTIONS.workload), plan_faults(OPTIONS, 0), Injector)
     assert again.digest == governed().digest
 
 
@@ -55,7 +57,5 @@ def test_a_governed_run_in_other_words_is_a_schedule_by_time() -> None:
     case = Case.of(OPTIONS, result.knobs, plan_faults(OPTIONS, 0))
     said = explicit(case, result.ops, result.faults)
     assert all(fault.storm is None and fault.trigger is None for fault in said.schedule)
-    again = simulate(
-        OPTIONS, find(OPTIONS.workload), said.schedule, make_injector, knobs=result.knobs
-    )
+    again = simulate(OPTIONS, find(OPTIONS.workload), said.schedule, Injector, knobs=result.knobs)
     assert spans(again) == spans(result)

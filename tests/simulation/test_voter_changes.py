@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.harness.voter_changes import Members, Pause, VoterChange, carry_out
-from kraftwreck.harness.workload import Answer, Call
+from kraftwreck.harness.capabilities import MemberChange
+from kraftwreck.harness.client import Answer, Call
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.protocol import errors
+from kraftwreck.systems.kraft.faults.voter_changes import Members, Pause, carry_out
 
 IDS = {"n1": 1, "n2": 2, "n3": 3}
 OLD, NEW = b"o" * 16, b"n" * 16
@@ -33,16 +34,16 @@ class Quorum:
         return Members(IDS, endpoints, "cluster", lambda _: directory)
 
     def answer(self, call: Call) -> Answer:
-        if call.api == "DescribeQuorum":
+        if call.request.api == "DescribeQuorum":
             return Answer("ok", self._describe(call.node))
-        self.asked.append(f"{call.api} {call.body['voter_id']}")
+        self.asked.append(f"{call.request.api} {call.request.body['voter_id']}")
         assert call.node == self.leader
         failure = self.failing.pop(0) if self.failing else errors.NONE
         if isinstance(failure, str):
             return Answer("lost", {}, failure)
         if failure == errors.NONE:
-            node, disk = call.body["voter_id"], call.body["voter_directory_id"]
-            if call.api == "AddRaftVoter":
+            node, disk = call.request.body["voter_id"], call.request.body["voter_directory_id"]
+            if call.request.api == "AddRaftVoter":
                 self.voters[node] = disk
             else:
                 assert self.voters.pop(node) == disk
@@ -71,9 +72,9 @@ class Quorum:
         node: str,
         directory: bytes = OLD,
         limit: int = 100,
-        following: VoterChange | None = None,
+        following: MemberChange | None = None,
     ) -> Any:
-        change = VoterChange(action, node)
+        change = MemberChange(action, node)
         steps = carry_out(change, self.members(directory), lambda: following)
         step = next(steps)
         for _ in range(limit):
@@ -172,7 +173,7 @@ def test_an_operator_without_patience_asks_for_the_next_change_before_this_one_i
     quorum = Quorum({1: OLD, 2: OLD, 3: OLD})
     quorum.committed = [9, 9, 9, 10]
     quorum.failing = [errors.NONE, errors.REQUEST_TIMED_OUT, errors.REQUEST_TIMED_OUT]
-    changed = quorum.run("remove", "n1", following=VoterChange("add", "n1"))
+    changed = quorum.run("remove", "n1", following=MemberChange("add", "n1"))
     assert changed.result == "done"
     assert quorum.asked == ["RemoveRaftVoter 1", "AddRaftVoter 1", "AddRaftVoter 1"]
     assert 1 not in quorum.voters
@@ -181,7 +182,7 @@ def test_an_operator_without_patience_asks_for_the_next_change_before_this_one_i
 def test_a_quorum_that_grants_the_next_change_has_committed_this_one() -> None:
     quorum = Quorum({1: OLD, 2: OLD, 3: OLD})
     quorum.committed = [9]
-    changed = quorum.run("remove", "n1", following=VoterChange("add", "n1"))
+    changed = quorum.run("remove", "n1", following=MemberChange("add", "n1"))
     assert changed.result == "done"
     assert quorum.asked == ["RemoveRaftVoter 1", "AddRaftVoter 1"]
 
@@ -189,8 +190,8 @@ def test_a_quorum_that_grants_the_next_change_has_committed_this_one() -> None:
 def test_unneeded_or_impossible_voter_changes_are_not_requested() -> None:
     quorum = Quorum({1: OLD, 2: OLD, 3: OLD})
     quorum.committed = [9, 9, 10]
-    quorum.run("remove", "n1", following=VoterChange("remove", "n3"))
+    quorum.run("remove", "n1", following=MemberChange("remove", "n3"))
     assert quorum.asked == ["RemoveRaftVoter 1"], "two voters are the fewest"
     quorum.committed = [9, 9, 10]
-    quorum.run("add", "n1", following=VoterChange("add", "n3"))
+    quorum.run("add", "n1", following=MemberChange("add", "n3"))
     assert quorum.asked == ["RemoveRaftVoter 1", "AddRaftVoter 1"]

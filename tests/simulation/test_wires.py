@@ -39,9 +39,11 @@ from kraftwreck.nodes.consensus.recovered import Recovered
 from kraftwreck.nodes.protocol.errors import SNAPSHOT_NOT_FOUND
 from kraftwreck.simulation.disk import Disk
 from kraftwreck.simulation.host import Host
-from kraftwreck.simulation.knobs import Knobs
 from kraftwreck.simulation.timeline import WorldError
 from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
+from kraftwreck.systems.kraft.simulated.binding import disk_of, kraft_world
+from kraftwreck.systems.kraft.simulated.knobs import Knobs
 
 SECOND = 1_000_000
 FETCH = FetchSnapshotRequest(None, 1, bytes(16), 4, 1, 9, 1, 0)
@@ -92,7 +94,7 @@ def run(
         nodes[host.id] = Script(list(plan) if host.id == 1 else [], answer)
         return nodes[host.id]
 
-    world = World(["n1", "n2"], make, 3, Knobs())
+    world = kraft_world(["n1", "n2"], make, 3, Knobs())
     prepare(world)
     world.start("n2")
     world.start("n1")
@@ -213,7 +215,7 @@ def serve(event: Event) -> list[Effect]:
 
 def test_pieces_come_from_finished_snapshots_only() -> None:
     def prepare(world: World) -> None:
-        disk = world.host("n2").disk
+        disk = disk_of(world.host("n2"))
 
         def finish() -> None:
             disk.apply(AppendSnapshot(9, 1, 0, b"0123456789"))
@@ -239,7 +241,7 @@ def test_pieces_come_from_finished_snapshots_only() -> None:
 
 def call(world: World, api: str, body: dict[str, Any]) -> list[tuple[Any, ...]]:
     got: list[tuple[Any, ...]] = []
-    world.call(1, "n2", api, 0, body, SECOND, lambda *outcome: got.append(outcome))
+    world.call(1, "n2", ApiMessage(api, 0, body), SECOND, lambda *outcome: got.append(outcome))
     world.run(world.now + SECOND)
     return got
 
@@ -268,7 +270,7 @@ def test_calls_come_in_by_the_listener_of_the_host_unless_they_name_one() -> Non
     world, nodes = run([], answer_api)
     world.host("n2").listener = "PLAINTEXT"
     call(world, "ApiVersions", {})
-    world.call(1, "n2", "ApiVersions", 0, {}, SECOND, lambda *_: None, "INTERNAL")
+    world.call(1, "n2", ApiMessage("ApiVersions", 0, {}), SECOND, lambda *_: None, "INTERNAL")
     world.run(world.now + SECOND)
     asked = [e for e in nodes[2].seen if isinstance(e, ApiRequest)]
     assert [e.listener for e in asked] == ["PLAINTEXT", "INTERNAL"]
@@ -287,4 +289,4 @@ def test_a_disk_is_replaced_while_nothing_runs_on_it() -> None:
     world.kill("n2")
     world.wipe("n2", Disk(b"x" * 16))
     assert told == ["n2"]
-    assert world.content("n2").directory == b"x" * 16
+    assert world.host("n2").disk.directory == b"x" * 16

@@ -20,8 +20,9 @@ from kraftwreck.nodes.consensus.effects import AppendLog, FlushLog, TruncateLog,
 from kraftwreck.nodes.log.batch import encode_batch
 from kraftwreck.simulation.disk import Disk, DiskError
 from kraftwreck.simulation.fence import FenceError, fence
-from kraftwreck.simulation.knobs import Knobs, draw_knobs
 from kraftwreck.simulation.timeline import Timeline, WorldError
+from kraftwreck.systems.kraft.simulated.binding import disk_of, left_epoch
+from kraftwreck.systems.kraft.simulated.knobs import Knobs, draw_knobs
 
 ROOT = Path(__file__).resolve().parents[2]
 MS = 1_000
@@ -114,6 +115,7 @@ def test_the_digest_does_not_depend_on_the_hash_seed() -> None:
     assert len(digests) == 1
 
 
+@pytest.mark.wall_clock("the simulator refuses each of these calls")
 @pytest.mark.parametrize(
     "escape",
     [
@@ -235,10 +237,10 @@ def test_a_call_to_a_paused_node_is_lost_after_its_timeout_but_handled_later(
     made.world.pause("n1")
     got = made.ask("n1", "Append", timeout=200 * MS, flush=True)
     made.world.run(300 * MS)
-    assert got == [("lost", {}, "timed out")]
+    assert got == [("lost", None, "timed out")]
     made.world.resume("n1")
     made.world.run(400 * MS)
-    assert len(made.world.content("n1").batches) == 1
+    assert len(disk_of(made.world.host("n1")).content().batches) == 1
     assert len(got) == 1
 
 
@@ -251,12 +253,12 @@ def test_a_killed_node_loses_its_memory_and_resets_its_connections(toys: MakeToy
     made.world.run(150 * MS)
     made.world.kill("n2")
     made.world.run(152 * MS)
-    assert got == [("lost", {}, "connection reset")]
+    assert got == [("lost", None, "connection reset")]
     assert "failed" in made.kinds("n1")
     assert made.ask("n2") == []
     refused = made.ask("n2")
     made.world.run(160 * MS)
-    assert refused == [("refused", {}, "connection refused")]
+    assert refused == [("refused", None, "connection refused")]
     made.world.start("n2")
     assert made.node(2).incarnation == 2
     assert len(made.node(2).log) == 1
@@ -270,7 +272,7 @@ def test_a_node_that_dies_of_itself_says_why(toys: MakeToys) -> None:
     last = made.world.events[-1]
     assert (last.kind, last.detail["reason"]) == ("fatal", "asked to")
     assert made.world.host("n1").node is None
-    assert got == [("lost", {}, "connection reset")]
+    assert got == [("lost", None, "connection reset")]
 
 
 def test_an_unknown_host_is_refused(toys: MakeToys) -> None:
@@ -286,7 +288,7 @@ def test_answers_leave_only_after_the_disk_work_of_their_step(toys: MakeToys) ->
     got = made.ask("n1", "Append", flush=True)
     made.world.run(39 * MS)
     assert got == []
-    assert made.world.content("n1").batches == ()
+    assert disk_of(made.world.host("n1")).content().batches == ()
     made.world.run(50 * MS)
     assert got == [("ok", {"offset": 0}, None)]
 
@@ -298,7 +300,7 @@ def test_a_kill_amid_disk_work_loses_the_answer(toys: MakeToys) -> None:
     made.world.kill("n1")
     made.world.start("n1")
     made.world.run(SECOND)
-    assert got == [("lost", {}, "connection reset")]
+    assert got == [("lost", None, "connection reset")]
     # The write into the page cache was complete, its flush was not.
     assert len(made.node(1).log) == 1
 
@@ -313,8 +315,8 @@ def test_a_kill_keeps_written_data_and_a_power_loss_flushed_data(
             made.ask("n1", "Append", flush=flush)
             made.world.run(made.world.now + 50 * MS)
         made.world.kill("n1", lose_power=seed >= 2)
-        survived.add(len(made.world.content("n1").batches))
-        assert seed >= 2 or len(made.world.content("n1").batches) == 5
+        survived.add(len(disk_of(made.world.host("n1")).content().batches))
+        assert seed >= 2 or len(disk_of(made.world.host("n1")).content().batches) == 5
     assert min(survived) >= 2
     assert len(survived) > 1, "which prefix of the unflushed tail survives is a matter of chance"
 
@@ -325,12 +327,12 @@ def test_a_process_that_shuts_down_leaves_a_stop_event_and_its_epoch(toys: MakeT
     assert not world.stop("n1", SECOND), "it was asked"
     world.run(10 * MS)
     host = world.host("n1")
-    assert (host.node, host.stopping, host.clean_epoch) == (None, False, 7)
+    assert (host.node, host.stopping, left_epoch(host)) == (None, False, 7)
     assert [e.kind for e in world.events if e.node == "n1"][-1] == "stop"
     assert not world.stop("n1", SECOND), "it is gone"
     world.start("n1")
     world.kill("n1")
-    assert host.clean_epoch == -1, "what an orderly end left counts for one start"
+    assert left_epoch(host) == -1, "what an orderly end left counts for one start"
 
 
 def test_a_process_that_cannot_end_is_ended(toys: MakeToys) -> None:
@@ -343,7 +345,7 @@ def test_a_process_that_cannot_end_is_ended(toys: MakeToys) -> None:
     assert host.node is not None, "a stopped process ends when it goes on"
     world.resume("n1")
     world.run(3 * SECOND)
-    assert (host.node, host.clean_epoch) == (None, -1)
+    assert (host.node, left_epoch(host)) == (None, -1)
     world.start("n1")
     world.run(9 * SECOND)
     assert host.node is not None, "the next process was not asked"
@@ -367,7 +369,7 @@ def test_a_process_flushes_recovered_data(toys: MakeToys) -> None:
     made.world.kill("n1")
     made.world.start("n1")
     made.world.kill("n1", lose_power=True)
-    assert len(made.world.content("n1").batches) == 1
+    assert len(disk_of(made.world.host("n1")).content().batches) == 1
 
 
 def test_quorum_state_survives_a_power_loss(toys: MakeToys) -> None:
@@ -375,7 +377,7 @@ def test_quorum_state_survives_a_power_loss(toys: MakeToys) -> None:
     made.ask("n1", "Vote")
     made.world.run(50 * MS)
     made.world.kill("n1", lose_power=True)
-    state = json.loads(made.world.content("n1").quorum_state or b"")
+    state = json.loads(disk_of(made.world.host("n1")).content().quorum_state or b"")
     assert (state["leaderEpoch"], state["votedId"]) == (7, 3)
 
 

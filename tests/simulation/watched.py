@@ -15,10 +15,10 @@ from kraftwreck.nodes.consensus.recovered import Recovered
 from kraftwreck.nodes.log.snapshots import footer_batch, header_batch
 from kraftwreck.simulation.disk import Disk
 from kraftwreck.simulation.disk_index import Durable
-from kraftwreck.simulation.host import Host, SimNode
-from kraftwreck.simulation.invariants import Invariants
-from kraftwreck.simulation.knobs import Knobs
-from kraftwreck.simulation.world import World
+from kraftwreck.simulation.host import Core, Host
+from kraftwreck.systems.kraft.simulated.binding import disk_of, kraft_world
+from kraftwreck.systems.kraft.simulated.invariants import Invariants
+from kraftwreck.systems.kraft.simulated.knobs import Knobs
 
 
 def batch(base: int, epoch: int = 1, fill: int = 0) -> bytes:
@@ -33,12 +33,12 @@ class Watched:
     """Three hosts without nodes: the test is what happens to them. n3 has another disk."""
 
     def __init__(self, knobs: Knobs | None = None) -> None:
-        self.world = World(["n1", "n2", "n3"], self._none, 1, knobs)
+        self.world = kraft_world(["n1", "n2", "n3"], self._none, 1, knobs)
         for host in self.world.hosts:
             host.disk = Disk(bytes([host.id]) * 16, segment_bytes=1)
         self.watch = Invariants(self.world)
 
-    def _none(self, host: Host, recovered: Recovered, now: int, wall_ms: int) -> SimNode:
+    def _none(self, host: Host, recovered: Recovered, now: int, wall_ms: int) -> Core:
         raise AssertionError("nothing runs here")
 
     def host(self, number: int) -> Host:
@@ -73,7 +73,7 @@ class Watched:
             epoch=epoch,
             leader=1,
             voted=-1,
-            leo=max(host.disk.end_offset, hw),
+            leo=max(disk_of(host).end_offset, hw),
             hw=hw,
             detail=detail or {},
         )
@@ -91,7 +91,7 @@ class Watched:
     def commit(self, *numbers: int, upto: int, of: int = 3) -> None:
         """Give all hosts the same log of ``upto`` records, committed as ``numbers`` see it."""
         for number in range(1, of + 1):
-            for base in range(self.host(number).disk.end_offset, upto):
+            for base in range(disk_of(self.host(number)).end_offset, upto):
                 self.disk(number, AppendLog(batch(base)), FlushLog())
         for number in numbers:
             self.trace(number, "hw", hw=upto)

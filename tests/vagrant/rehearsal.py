@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.cli.campaign import plan_faults
 from kraftwreck.harness.options import RunOptions
-from kraftwreck.nemesis.clocks import CLOCKS
+from kraftwreck.nemesis.families.clocks import CLOCKS
+from kraftwreck.nemesis.plan import plan_faults
 from tests.vagrant.apart import CAP_SYS_TIME, Apart, ApartError, Daemon, networks, sweep
 from tests.vagrant.leftovers import ROOT, clock_offset, seen
 

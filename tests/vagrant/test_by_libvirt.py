@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kraftwreck.cli.campaign import plan_faults
 from kraftwreck.harness.options import RunOptions
+from kraftwreck.nemesis.plan import plan_faults
 from tests.vagrant.apart import LIBVIRT
 from tests.vagrant.rehearsal import SECONDS, User, lines, made_box, started, telling_seed
 

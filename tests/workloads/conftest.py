@@ -1,68 +1,120 @@
-"""Drive a workload's coroutine with scripted answers, over the real wire format."""
+"""A simulator of generators without a system: how long operations take, and how they end."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from kraftwreck.harness.workload import Answer, Call, ClientState, Completion, Workload
-from kraftwreck.histories.operation import Op
-from kraftwreck.nodes.protocol.apis import decode_response, encode_request, encode_response
+from kraftwreck.harness.generator import Context, Due, Event, Generator, Pending
+from kraftwreck.histories.operation import FAIL, INFO, INVOKE, OK, Op, OpType
+from kraftwreck.workloads.generators import NS
 
-NODES = ("n1", "n2", "n3")
+LATENCY = 10
+"""How many ns an operation takes."""
+
+Ending = Callable[[int], OpType]
+"""How the n-th operation ends."""
+
+Line = tuple[int, int, str, str, object]
 
 
-class Script:
-    """Answers calls in order; ``calls`` are those made. A dict is a response body."""
+def perfect(number: int) -> OpType:
+    return OK
 
-    def __init__(self, *answers: Any) -> None:
-        self.answers = list(answers)
-        self.calls: list[Call] = []
 
-    def answer(self, call: Call) -> Answer:
-        encode_request(call.api, call.version, 1, "test", call.body)
-        self.calls.append(call)
-        given = self.answers.pop(0)
-        if isinstance(given, Answer):
-            return given
-        frame = encode_response(call.api, call.version, 1, given)
-        return Answer("ok", decode_response(call.api, call.version, frame)[1])
+def crashing(number: int) -> OpType:
+    return INFO
+
+
+def imperfect(number: int) -> OpType:
+    """Ok, fail and info by turns."""
+    return (OK, INFO, FAIL)[number % 3]
+
+
+class Rehearsal:
+    """Runs a generator on ``threads`` threads and records every event."""
+
+    def __init__(
+        self, generator: Generator, threads: int = 2, ending: Ending = perfect, seed: int = 45
+    ) -> None:
+        self.events: list[Op] = []
+        self._generator: Generator | None = generator
+        self._threads = tuple(range(threads))
+        self._processes = {thread: thread for thread in self._threads}
+        self._open: list[tuple[int, int, Op]] = []
+        self._ending = ending
+        self._seed = seed
+        self._now = 0
+
+    def run(self, most: int = 100) -> list[Line]:
+        """Return (time, thread, type, f, value) of all invocations, at most ``most``."""
+        begun = 0
+        while self._generator is not None and begun < most:
+            step = self._generator.op(self._context())
+            if step is None:
+                break
+            due, after = step
+            ended = self._open[0][0] if self._open else None
+            if isinstance(due, Due) and (ended is None or due.time < ended):
+                self._now = max(self._now, due.time)
+                self._generator = after
+                self._invoke(due, begun)
+                begun += 1
+                continue
+            if isinstance(due, Pending):
+                self._generator = after
+                if due.until is not None and (ended is None or due.until < ended):
+                    assert due.until > self._now
+                    self._now = due.until
+                    continue
+            assert ended is not None, "nothing is open, and the generator waits"
+            self._end()
+        while self._open:
+            self._end()
+        return [
+            (op.time, op.process % len(self._threads), op.type, op.f, op.value)
+            for op in self.events
+            if op.type == INVOKE
+        ]
+
+    def _context(self) -> Context:
+        busy = {thread for _, thread, _ in self._open}
+        free = tuple(thread for thread in self._threads if thread not in busy)
+        return Context(self._now, self._seed, self._threads, free)
+
+    def _invoke(self, due: Due, number: int) -> None:
+        planned, thread = due.planned, due.thread
+        op = self._add(thread, INVOKE, planned.f, planned.key, planned.value)
+        heapq.heappush(self._open, (self._now + LATENCY, thread, op))
+        self._update(thread, op)
+
+    def _end(self) -> None:
+        time, thread, op = heapq.heappop(self._open)
+        self._now = max(self._now, time)
+        number = sum(event.type == INVOKE for event in self.events[: op.index])
+        done = self._add(thread, self._ending(number), op.f, op.key, op.value)
+        if done.type == INFO:
+            self._processes[thread] += len(self._threads)
+        self._update(thread, done)
+
+    def _add(self, thread: int, kind: OpType, f: str, key: object, value: object) -> Op:
+        op = Op(
+            index=len(self.events), process=self._processes[thread], type=kind, f=f, key=key,
+            value=value, time=self._now,
+        )  # fmt: skip
+        self.events.append(op)
+        return op
+
+    def _update(self, thread: int, op: Op) -> None:
+        if self._generator is not None:
+            self._generator = self._generator.update(self._context(), Event(thread, op))
 
 
 @pytest.fixture
-def client() -> ClientState:
-    return ClientState(thread=0, nodes=NODES, ids={1: "n1", 2: "n2", 3: "n3"}, seed=7)
+def rehearse() -> type[Rehearsal]:
+    return Rehearsal
 
 
-@pytest.fixture
-def drive(client: ClientState) -> Callable[..., Completion]:
-    """Return ``drive(workload, f, script, key, value, node)``: how the operation ended."""
-
-    def run(
-        workload: Workload,
-        f: str,
-        script: Script,
-        key: Any = None,
-        value: Any = None,
-        node: str | None = None,
-    ) -> Completion:
-        op = Op(index=0, process=0, type="invoke", f=f, key=key, value=value, time=0, node=node)
-        steps = workload.invoke(op, client)
-        try:
-            call = next(steps)
-            while True:
-                call = steps.send(script.answer(call))
-        except StopIteration as end:
-            completion = end.value
-        assert isinstance(completion, Completion)
-        assert not script.answers, "not every answer was asked for"
-        return completion
-
-    return run
-
-
-@pytest.fixture
-def script() -> type[Script]:
-    return Script
+SECOND = NS

@@ -8,17 +8,14 @@ that it computed on arrival (KAFKA-15100).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kraftwreck.nodes.consensus.effects import Reply
 from kraftwreck.nodes.consensus.kraft.leader import Leader
+from kraftwreck.nodes.consensus.kraft.member import Member
 from kraftwreck.nodes.consensus.kraft.messages import FetchRequest, FetchResponse
 from kraftwreck.nodes.consensus.kraft.states import NEVER
 from kraftwreck.nodes.protocol import errors
-
-if TYPE_CHECKING:
-    from kraftwreck.nodes.consensus.kraft.replication import Replication
-
 
 MAX_PARKED: Final = 1000
 """Fetches parked at a leader. Beyond that, the oldest is answered as if it had timed out."""
@@ -36,9 +33,7 @@ class Parked:
     response: FetchResponse
 
 
-def fetch_error(
-    replica: Replication, partition_error: int, error: int = errors.NONE
-) -> FetchResponse:
+def fetch_error(replica: Member, partition_error: int, error: int = errors.NONE) -> FetchResponse:
     """Return a Fetch answer with only error, leader and epoch."""
     return FetchResponse(
         error,
@@ -76,7 +71,7 @@ class Verdict:
 VALID = Verdict()
 
 
-def validate(replica: Replication, offset: int, last_epoch: int) -> Verdict:
+def validate(replica: Member, offset: int, last_epoch: int) -> Verdict:
     """Compare a fetcher's ``(offset, last epoch)`` with this log (KRAFT 2.6)."""
     log, snapshots = replica.log, replica.snapshots
     latest = snapshots[-1].id if snapshots else None
@@ -98,7 +93,7 @@ def validate(replica: Replication, offset: int, last_epoch: int) -> Verdict:
     return VALID
 
 
-def answer(replica: Replication, request: FetchRequest, verdict: Verdict = VALID) -> FetchResponse:
+def answer(replica: Member, request: FetchRequest, verdict: Verdict = VALID) -> FetchResponse:
     """Answer ``request`` now; ``verdict`` is the result of :func:`validate`."""
     response = fetch_error(replica, errors.NONE)
     response.log_start_offset = replica.log.start_offset
@@ -122,7 +117,7 @@ class ParkedFetches:
         self._parked: list[Parked] = []
         self.next_deadline = NEVER
 
-    def park(self, replica: Replication, parked: Parked) -> None:
+    def park(self, replica: Member, parked: Parked) -> None:
         """Park a fetch for which there is nothing new."""
         self._parked.append(parked)
         if len(self._parked) > MAX_PARKED:
@@ -134,7 +129,7 @@ class ParkedFetches:
         self._parked = parked
         self.next_deadline = min((p.deadline for p in parked), default=NEVER)
 
-    def complete(self, replica: Replication, *, high_watermark_changed: bool) -> None:
+    def complete(self, replica: Member, *, high_watermark_changed: bool) -> None:
         """Answer the fetches that have news: a longer log or a higher high watermark."""
         if not isinstance(replica.state, Leader) or not self._parked:
             return
@@ -153,7 +148,7 @@ class ParkedFetches:
                 kept.append(parked)
         self._keep(kept)
 
-    def expire(self, replica: Replication) -> None:
+    def expire(self, replica: Member) -> None:
         """Answer the fetches that have timed out."""
         if self.next_deadline > replica.now:
             return
@@ -165,7 +160,7 @@ class ParkedFetches:
                 kept.append(parked)
         self._keep(kept)
 
-    def fail_all(self, replica: Replication) -> None:
+    def fail_all(self, replica: Member) -> None:
         """Answer all parked fetches: this node no longer leads."""
         parked, self._parked = self._parked, []
         self.next_deadline = NEVER

@@ -6,11 +6,9 @@ from typing import Any, Final
 
 from kraftwreck.nodes.consensus.effects import Effect, Send, Trace, WriteQuorumState
 from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.epochs import EpochLimit
 from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
-from kraftwreck.nodes.consensus.kraft.epochs import EpochLimit
 from kraftwreck.nodes.consensus.kraft.leader import Leader
-from kraftwreck.nodes.consensus.kraft.links import Links
-from kraftwreck.nodes.consensus.kraft.log import ReplicatedLog
 from kraftwreck.nodes.consensus.kraft.messages import NO_HIGH_WATERMARK, Request
 from kraftwreck.nodes.consensus.kraft.states import (
     NEVER,
@@ -21,6 +19,9 @@ from kraftwreck.nodes.consensus.kraft.states import (
     Unattached,
 )
 from kraftwreck.nodes.consensus.kraft.voters import VoterHistory, VoterSet
+from kraftwreck.nodes.consensus.links import Links
+from kraftwreck.nodes.consensus.log import ReplicatedLog
+from kraftwreck.nodes.consensus.recovered import SnapshotFile
 from kraftwreck.nodes.draw import draw_below
 from kraftwreck.nodes.log.batch import decode_batch
 from kraftwreck.nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS, decode_control
@@ -48,6 +49,7 @@ class Member:
         self.epoch_limit = EpochLimit(0, now)
         self.high_watermark = NO_HIGH_WATERMARK
         self.log = ReplicatedLog()
+        self.snapshots: list[SnapshotFile] = []
         self.links = Links(config)
         self.probe_at = 0
         self.join_at = 0

@@ -12,7 +12,7 @@ treat the answer as indeterminate.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kraftwreck.nodes.consensus.effects import Reply
 from kraftwreck.nodes.consensus.kraft.leader import Leader, VoterChange
@@ -25,6 +25,7 @@ from kraftwreck.nodes.consensus.kraft.messages import (
     UpdateRaftVoterRequest,
     VoterChangeResponse,
 )
+from kraftwreck.nodes.consensus.kraft.replication import Replication
 from kraftwreck.nodes.consensus.kraft.voters import (
     LISTENER,
     MAX_KRAFT_VERSION,
@@ -36,9 +37,6 @@ from kraftwreck.nodes.consensus.kraft.voters import (
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS, LEADER_CHANGE
 
-if TYPE_CHECKING:
-    from kraftwreck.nodes.consensus.kraft.replica import Replica
-
 MS = 1000
 CAUGHT_UP_WINDOW_MS = 3_600_000
 """A voter to be added must have caught up within this time."""
@@ -49,7 +47,7 @@ ControlRecord = tuple[int, Mapping[str, Any]]
 # --- the first records of an epoch --------------------------------------------------------------
 
 
-def own_voter(replica: Replica) -> Voter:
+def own_voter(replica: Replication) -> Voter:
     """Return this node's up-to-date entry for the voter set."""
     known = replica.voter_set.get(replica.node_id)
     endpoints = known.endpoints if known is not None else ()
@@ -65,7 +63,7 @@ def own_voter(replica: Replica) -> Voter:
     )
 
 
-def epoch_records(replica: Replica, leader: Leader) -> list[ControlRecord]:
+def epoch_records(replica: Replication, leader: Leader) -> list[ControlRecord]:
     """Return the control records that begin an epoch.
 
     These are LeaderChange, and the voters if the log has none yet or has outdated data of this
@@ -95,7 +93,7 @@ def epoch_records(replica: Replica, leader: Leader) -> list[ControlRecord]:
 # --- requests -----------------------------------------------------------------------------------
 
 
-def add_voter(replica: Replica, token: int, request: AddRaftVoterRequest) -> int:
+def add_voter(replica: Replication, token: int, request: AddRaftVoterRequest) -> int:
     """Begin to add a voter; return an error to answer now, or NONE: the answer comes later."""
     error = _not_possible(replica)
     if error != errors.NONE:
@@ -115,7 +113,7 @@ def add_voter(replica: Replica, token: int, request: AddRaftVoterRequest) -> int
     return errors.NONE
 
 
-def remove_voter(replica: Replica, token: int, request: RemoveRaftVoterRequest) -> int:
+def remove_voter(replica: Replication, token: int, request: RemoveRaftVoterRequest) -> int:
     """Append the voter set without a voter; return an error to answer now, or NONE."""
     error = _not_possible(replica)
     if error != errors.NONE:
@@ -132,7 +130,7 @@ def remove_voter(replica: Replica, token: int, request: RemoveRaftVoterRequest) 
     return errors.NONE
 
 
-def update_voter(replica: Replica, request: UpdateRaftVoterRequest) -> int:
+def update_voter(replica: Replication, request: UpdateRaftVoterRequest) -> int:
     """Update a voter's endpoints and versions from its request; return the error to answer."""
     leader = replica.state
     assert isinstance(leader, Leader)
@@ -156,7 +154,7 @@ def update_voter(replica: Replica, request: UpdateRaftVoterRequest) -> int:
     return errors.NONE
 
 
-def upgrade_fault(replica: Replica, level: int) -> str | None:
+def upgrade_fault(replica: Replication, level: int) -> str | None:
     """Return why kraft.version cannot be raised to ``level`` now, None if it can.
 
     Every voter must have reported its directory and that it supports the level (KRAFT 2.13).
@@ -180,7 +178,7 @@ def upgrade_fault(replica: Replica, level: int) -> str | None:
     return None
 
 
-def upgrade(replica: Replica, level: int) -> None:
+def upgrade(replica: Replication, level: int) -> None:
     """Append the records that raise kraft.version; only where :func:`upgrade_fault` is None."""
     leader = replica.state
     if not isinstance(leader, Leader) or upgrade_fault(replica, level) is not None:
@@ -195,7 +193,7 @@ def upgrade(replica: Replica, level: int) -> None:
 
 
 def api_versions_answered(
-    replica: Replica, source: int, response: ApiVersionsResponse | None
+    replica: Replication, source: int, response: ApiVersionsResponse | None
 ) -> None:
     """Add the waiting voter if it has caught up, with the versions that it has just reported."""
     leader = replica.state
@@ -221,45 +219,47 @@ def api_versions_answered(
         _answer(replica, change, errors.NONE)
 
 
-def committed(replica: Replica, leader: Leader) -> None:
-    """Complete a voter change that is now below the high watermark."""
+def committed(replica: Replication, leader: Leader) -> bool:
+    """Complete a voter change that is now below the high watermark.
+
+    Return whether the committed voter set is without this leader, which then has to resign.
+    """
     change = leader.change
     if change is not None and 0 <= change.offset < replica.high_watermark:
         _finish(replica, leader, errors.NONE)
     removed = replica.node_id not in leader.voters
-    if removed and replica.history.offset < replica.high_watermark:
-        replica.resign("removed from the voters")
+    return removed and replica.history.offset < replica.high_watermark
 
 
-def expire(replica: Replica, leader: Leader) -> None:
+def expire(replica: Replication, leader: Leader) -> None:
     """Give up a change that has timed out; its record stays in the log."""
     if leader.change is not None and leader.change.deadline <= replica.now:
         _finish(replica, leader, errors.REQUEST_TIMED_OUT)
 
 
-def give_up(replica: Replica, leader: Leader) -> None:
+def give_up(replica: Replication, leader: Leader) -> None:
     """Give up the change in flight, as this node no longer leads."""
     if leader.change is not None:
         _finish(replica, leader, errors.NOT_LEADER_OR_FOLLOWER)
 
 
-def _finish(replica: Replica, leader: Leader, error: int) -> None:
+def _finish(replica: Replication, leader: Leader, error: int) -> None:
     change, leader.change = leader.change, None
     if change is not None:
         _answer(replica, change, error)
 
 
-def _answer(replica: Replica, change: VoterChange, error: int) -> None:
+def _answer(replica: Replication, change: VoterChange, error: int) -> None:
     if change.token is not None:
         replica.effects.append(Reply(change.token, VoterChangeResponse(error)))
         change.token = None
 
 
-def _deadline(replica: Replica) -> int:
+def _deadline(replica: Replication) -> int:
     return replica.now + replica.config.request_timeout_ms * MS
 
 
-def _not_possible(replica: Replica) -> int:
+def _not_possible(replica: Replication) -> int:
     """Return why no voter can be added or removed now, NONE if one can (KRAFT 2.12)."""
     leader = replica.state
     if not isinstance(leader, Leader):
@@ -279,14 +279,14 @@ def _reachable(voter: Voter) -> bool:
     return any(name == LISTENER for name, _ in voter.endpoints)
 
 
-def _has_caught_up(replica: Replica, leader: Leader, voter: Voter) -> bool:
+def _has_caught_up(replica: Replication, leader: Leader, voter: Voter) -> bool:
     progress = leader.observers.get((voter.voter_id, voter.directory))
     if progress is None or progress.last_caught_up_wall < 0:
         return False
     return replica.now - progress.last_fetch <= CAUGHT_UP_WINDOW_MS * MS
 
 
-def _append_voters(replica: Replica, leader: Leader, voters: VoterSet) -> None:
+def _append_voters(replica: Replication, leader: Leader, voters: VoterSet) -> None:
     change = leader.change
     if change is not None:
         change.offset = leader.next_offset

@@ -21,8 +21,8 @@ from kraftwreck.nodes.consensus.effects import (
     WriteQuorumState,
 )
 from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.epochs import MAX_EPOCH, EpochLimit
 from kraftwreck.nodes.consensus.kraft import election, membership
-from kraftwreck.nodes.consensus.kraft.epochs import MAX_EPOCH, EpochLimit
 from kraftwreck.nodes.consensus.kraft.leader import Leader
 from kraftwreck.nodes.consensus.kraft.member import MS, State
 from kraftwreck.nodes.consensus.kraft.messages import NO_DIRECTORY, NO_HIGH_WATERMARK
@@ -297,9 +297,10 @@ class Replica(Replication):
             )
 
     def high_watermark_advanced(self) -> None:
-        """Answer the client of a voter change that is now committed."""
-        if isinstance(self.state, Leader):
-            membership.committed(self, self.state)
+        """Answer the client of a voter change that is now committed; resign if it was removed."""
+        leader = self.state
+        if isinstance(leader, Leader) and membership.committed(self, leader):
+            self.resign("removed from the voters")
 
     def stop(self) -> None:
         """Shut down gracefully: at once, or, as leader, after announcing it to the voters."""

@@ -23,12 +23,12 @@ from kraftwreck.nodes.consensus.effects import (
 from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
 from kraftwreck.nodes.consensus.kraft.fetches import ParkedFetches
 from kraftwreck.nodes.consensus.kraft.leader import Leader
-from kraftwreck.nodes.consensus.kraft.log import ReplicatedLog
 from kraftwreck.nodes.consensus.kraft.member import MS, Member
 from kraftwreck.nodes.consensus.kraft.states import (
     NEVER,
 )
 from kraftwreck.nodes.consensus.kraft.voters import VoterSet
+from kraftwreck.nodes.consensus.log import ReplicatedLog
 from kraftwreck.nodes.consensus.recovered import Recovered, Snapshot, SnapshotFile
 from kraftwreck.nodes.log.batch import BatchHeader, encode_batch, parse_header
 from kraftwreck.nodes.log.snapshots import read_header
@@ -85,6 +85,12 @@ class Replication(Member):
             if of_batch.is_control:
                 self.read_control(batch)
         self.note_voters()
+
+    def position(self) -> tuple[object, ...]:
+        """Return values of which at least one differs after any externally visible change."""
+        state = self.state
+        queued = state.next_offset if isinstance(state, Leader) else -1
+        return id(state), self.epoch, len(self.effects), len(self.committed), queued
 
     # --- the log ------------------------------------------------------------------------
 

@@ -5,9 +5,9 @@ Each handler returns the answer, or None when a Fetch was parked.
 
 from __future__ import annotations
 
+from kraftwreck.nodes.consensus.containment import CONTRADICTION, contained
 from kraftwreck.nodes.consensus.effects import Abandon, Reply
 from kraftwreck.nodes.consensus.kraft import election, membership, snapshots
-from kraftwreck.nodes.consensus.kraft.containment import CONTRADICTION, contained
 from kraftwreck.nodes.consensus.kraft.fetches import Parked, answer, fetch_error, validate
 from kraftwreck.nodes.consensus.kraft.leader import Leader
 from kraftwreck.nodes.consensus.kraft.messages import (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kraftwreck.nodes.consensus.containment import contained
 from kraftwreck.nodes.consensus.effects import ContradictionError
 from kraftwreck.nodes.consensus.kraft import membership, snapshots
-from kraftwreck.nodes.consensus.kraft.containment import contained
 from kraftwreck.nodes.consensus.kraft.messages import (
     ApiVersionsResponse,
     BeginQuorumEpochResponse,

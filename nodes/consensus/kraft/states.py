@@ -7,12 +7,10 @@ no vote was cast in the current epoch.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.consensus.kraft.messages import NO_DIRECTORY
-
-NEVER: Final = 2**63 - 1
+from kraftwreck.nodes.consensus.links import NEVER as NEVER
 
 
 @dataclass(slots=True)

@@ -19,9 +19,10 @@ from kraftwreck.nodes.protocol.schemas import (
     metadata,
     offsets,
     quorum,
+    raft,
 )
 
-_MODULES = (headers, quorum, controller, admin, data, groups, offsets, control, metadata)
+_MODULES = (headers, quorum, raft, controller, admin, data, groups, offsets, control, metadata)
 
 MESSAGES: Final[dict[str, Message]] = parse("\n".join(module.TEXT for module in _MODULES))
 RECORDS: Final[dict[str, Message]] = parse(metadata.TEXT)

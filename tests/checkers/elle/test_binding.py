@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
+import subprocess
+import sys
 import textwrap
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from kraftwreck.checkers.elle.binding import (
@@ -25,6 +28,7 @@ from kraftwreck.checkers.elle.binding import (
 from kraftwreck.checkers.elle.check import Options, analyze
 from kraftwreck.checkers.elle.closed import Closed
 from kraftwreck.histories.operation import Op
+from tests.waiting import wait_until
 
 Build = Callable[[Sequence[tuple[Any, ...]]], list[Op]]
 Program = Callable[[str], str]
@@ -140,10 +144,45 @@ def test_one_that_takes_too_long_is_ended_with_its_children(
     assert found.valid == "unknown"
     assert found.error == "Elle did not answer within 3 s"
     child = int((tmp_path / "child").read_text())
-    end = time.monotonic() + 30
-    while _alive(child) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not _alive(child)
+    wait_until(lambda: not _alive(child))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_however_a_check_ends_nothing_of_elle_stays(
+    build: Build, program: Program, tmp_path: Path, number: signal.Signals
+) -> None:
+    """Elle is a wrapper script here, with a JVM below it."""
+    elle = program(
+        f"""
+        import os, subprocess
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        with open({str(tmp_path / "told.new")!r}, "w") as told:
+            told.write(f"{{child.pid}} {{os.getpid()}} {{os.getcwd()}}")
+        os.rename({str(tmp_path / "told.new")!r}, {str(tmp_path / "told")!r})
+        time.sleep(600)
+        """
+    )
+    history = tmp_path / "history.jsonl"
+    history.write_bytes(b"".join(msgspec.json.encode(op) + b"\n" for op in build(BROKEN)))
+    words = ["check", str(history), "-m", "list-append", "--engine", "elle", "--elle", elle]
+    check = subprocess.Popen([sys.executable, "-m", "kraftwreck", *words])
+    try:
+        wait_until((tmp_path / "told").exists)
+        child, parent, folder = (tmp_path / "told").read_text().split()
+        check.send_signal(number)
+        check.wait()
+        wait_until(lambda: not _alive(int(child)) and not _alive(int(parent)))
+        wait_until(lambda: not Path(folder).exists())
+    finally:
+        check.kill()
+
+
+def test_a_program_that_cannot_be_started_is_one_line(build: Build, tmp_path: Path) -> None:
+    elle = tmp_path / "elle-cli"
+    elle.write_bytes(b"\x7fELF")
+    elle.chmod(0o755)
+    with pytest.raises(ElleError, match=r"Elle failed with exit code 126: Error: .*Exec format"):
+        check_with_elle(build(BROKEN), "list-append", Options(), command=str(elle))
 
 
 def _alive(pid: int) -> bool:

@@ -39,7 +39,15 @@ def test_a_history_is_held_against_a_consistency_model(skew: Path) -> None:
     assert "G2-item: Let T1 = operation " in strict.stdout
     weak = run(skew, "--model", "list-append", "--consistency-model", "snapshot-isolation")
     assert weak.exit_code == 0
-    asked = run(skew, "-m", "list-append", "-c", "snapshot-isolation", "--anomaly", "G2-item")
+    asked = run(
+        skew,
+        "-m",
+        "list-append",
+        "--consistency-model",
+        "snapshot-isolation",
+        "--anomaly",
+        "G2-item",
+    )
     assert asked.exit_code == 1
 
 
@@ -53,7 +61,7 @@ def test_json_holds_elles_result(skew: Path) -> None:
 
 
 def test_an_unknown_name_is_one_line(skew: Path) -> None:
-    found = run(skew, "-m", "list-append", "-c", "serialisable")
+    found = run(skew, "-m", "list-append", "--consistency-model", "serialisable")
     assert found.exit_code == 254
     assert "no consistency model 'serialisable'; there are PL-1, " in found.stderr
     assert found.stderr.count("\n") == 1
@@ -96,7 +104,7 @@ def test_elle_judges_only_transactions(skew: Path) -> None:
 
 def test_a_model_that_cannot_be_decided_is_refused_with_the_nearest_one(skew: Path) -> None:
     for engine in ("native", "elle"):
-        found = run(skew, "-m", "list-append", "-c", "causal", "--engine", engine)
+        found = run(skew, "-m", "list-append", "--consistency-model", "causal", "--engine", engine)
         assert found.exit_code == 254
         assert "'causal' cannot be decided; the nearest one that is: strong-ses" in found.stderr
         assert found.stderr.count("\n") == 1

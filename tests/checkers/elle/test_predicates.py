@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from kraftwreck.checkers.elle import check_transactions
@@ -118,3 +119,51 @@ def test_an_object_that_always_matches_must_be_returned() -> None:
 def test_unsupported_operations_are_refused(value: Any, message: str) -> None:
     with pytest.raises(TransactionError, match=message):
         found(history((0, "txn", value), (1, "txn", value)))
+
+
+@pytest.mark.parametrize("read", [["r", "x", 7], ["rp", "true", {"x": 7, "y": 0}]])
+def test_committed_reads_of_aborted_writes_are_found(read: list[Any]) -> None:
+    ops = history(INIT, (1, "txn", [["w", "x", 7]]), (2, "txn", [read]))
+    assert found(ops, "read-committed") == {"valid?": True}
+    ops[3] = msgspec.structs.replace(ops[3], type="fail")
+    result = found(ops, "read-committed")
+    assert "G1a" in result["anomaly-types"]
+    assert result["not"] == ["read-committed"]
+    (case,) = result["anomalies"]["G1a"]
+    assert (case["op"]["index"], case["mop"], case["writer"]["index"]) == (5, read, 3)
+    ops[3] = msgspec.structs.replace(ops[3], type="info")
+    assert found(ops, "read-committed") == {"valid?": True}
+
+
+def test_a_history_without_any_dependency_is_unknown() -> None:
+    result = found(history((0, "init", {}), (1, "txn", [["r", "x", None]])), "read-committed")
+    assert result["valid?"] == "unknown"
+    assert result["anomaly-types"] == ["empty-transaction-graph"]
+
+
+@pytest.mark.parametrize("read", [["r", "x", 7], ["rp", ["=", 7], {"x": 7}]])
+@pytest.mark.parametrize("last", [["w", "x", 8], ["delete", "x"]])
+def test_committed_reads_of_intermediate_writes_are_found(read: list[Any], last: list[Any]) -> None:
+    ops = history(INIT, (1, "txn", [["w", "x", 7], last]), (2, "txn", [read]))
+    result = found(ops, "read-committed")
+    assert result["anomaly-types"] == ["G1b"]
+    (case,) = result["anomalies"]["G1b"]
+    assert (case["op"]["index"], case["mop"], case["writer"]["index"]) == (5, read, 3)
+    assert found(ops, "read-uncommitted") == {"valid?": True}
+
+
+def test_reads_of_own_and_of_final_writes_are_clean() -> None:
+    own = history(
+        INIT,
+        (1, "txn", [["w", "x", 7], ["r", "x", 7], ["w", "x", 8]]),
+        (2, "txn", [["r", "x", 8]]),
+    )
+    assert found(own, "read-committed") == {"valid?": True}
+    retried = history(
+        INIT,
+        (1, "txn", [["w", "x", 7]]),
+        (1, "txn", [["w", "x", 7]]),
+        (2, "txn", [["r", "x", 7]]),
+    )
+    retried[3] = msgspec.structs.replace(retried[3], type="fail")
+    assert found(retried, "read-committed") == {"valid?": True}

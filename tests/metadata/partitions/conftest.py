@@ -13,6 +13,7 @@ from kraftwreck.nodes.metadata.alter_partition import alter_partition
 from kraftwreck.nodes.metadata.create_partitions import create_partitions
 from kraftwreck.nodes.metadata.elections import elect_leaders
 from kraftwreck.nodes.metadata.failure import ApiError
+from kraftwreck.nodes.metadata.features import update_features
 from kraftwreck.nodes.metadata.image import MetadataImage
 from kraftwreck.nodes.metadata.image_values import Partition
 from kraftwreck.nodes.metadata.operation import Body, Context, Outcome, Record, Settings
@@ -31,6 +32,7 @@ Operation = Callable[[Context, int, Body], Outcome]
 Batch = list[tuple[str, Body]]
 
 OPERATIONS: dict[str, Operation] = {
+    "UpdateFeatures": update_features,
     "AlterPartition": alter_partition,
     "AlterPartitionReassignments": alter_partition_reassignments,
     "CreatePartitions": create_partitions,

@@ -320,7 +320,13 @@ class Driver:
 
     def elr(self, on: bool) -> None:
         if self.model.level >= 23:
-            self.cluster.feature("eligible.leader.replicas.version", int(on))
+            update = {
+                "feature": "eligible.leader.replicas.version",
+                "max_version_level": int(on),
+                "upgrade_type": 1 if on else 2,
+            }
+            body = {"timeout_ms": 1000, "feature_updates": [update], "validate_only": False}
+            self.cluster.call("UpdateFeatures", 2, body)
 
     def minimum(self, topic: str, value: int) -> None:
         """Alter min.insync.replicas; replicas eligible by the old number no longer are."""
@@ -333,11 +339,22 @@ class Driver:
         self.cluster.config("unclean.leader.election.enable", value, topic)
 
 
+ELR_OFF_AND_ON = [
+    ("grow", "safe"),
+    ("fence", 1),
+    ("elr", False),
+    ("minimum", "safe", 1),
+    ("elr", True),
+]
+"""The minimum falls while eligible replicas are off; the old ones must not come back with it."""
+
+
 @settings(
     max_examples=200,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
+@example(level=25, elr=True, steps=ELR_OFF_AND_ON)
 @given(
     level=st.sampled_from([25, 25, 25, 7, 11, 12, 17, 23]),
     elr=st.sampled_from([True, True, False]),

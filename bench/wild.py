@@ -1,0 +1,187 @@
+"""Known bugs of real systems: found by ordinary runs, and not found where they must not be.
+
+    sudo .venv/bin/python -m bench.wild STORE [--runs N]
+    .venv/bin/python -m bench.wild STORE --page > docs/wild.md
+
+Each test is a ``kraftwreck run`` with the default faults, once for each seed from 1. Its outcome is
+a line of ``STORE/matrix.jsonl``; runs with a line are not repeated. ``--runs`` limits the runs of
+each test. Exits with 1 if a test found less, or more, than it must.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.hosts_matrix import records, run
+from tests import tutorial
+
+SYSTEMS = Path(__file__).parent / "wild_systems"
+ENTRY_POINTS = """\
+[kraftwreck.systems]
+etcd = my_etcd:SYSTEM
+redis-sentinel = redis_sentinel:SYSTEM
+"""
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A command line and how many of its ``runs`` find the bug, at least and at most."""
+
+    title: str
+    words: tuple[str, ...]
+    runs: int
+    least: int
+    most: int
+
+    def seeded(self, seed: int) -> Seeded:
+        """Return the run with this seed."""
+        return Seeded(self.title, (*self.words, "--nodes", "3", "--seed", str(seed)))
+
+
+@dataclass(frozen=True, slots=True)
+class Seeded:
+    """One run of a test."""
+
+    title: str
+    words: tuple[str, ...]
+
+    def arguments(self, cluster: str) -> list[str]:
+        """Return the words that follow ``kraftwreck``."""
+        return ["run", *self.words, "-c", cluster]
+
+
+ETCD = "[etcd: API guarantees](https://etcd.io/docs/v3.4/learning/api_guarantees/)"
+REDIS = "[Redis: Sentinel](https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/)"
+BUGS = {
+    "etcd": f"Serializable reads, which one member answers alone, may be stale: {ETCD}.",
+    "redis-sentinel": (
+        f"A primary that is cut off acknowledges writes that are gone after the fail-over: {REDIS}."
+    ),
+}
+COLUMNS = (
+    "test", "command", "seeds", "invalid", "valid", "unknown", "first one after", "first anomaly",
+)  # fmt: skip
+_REDIS = ("redis-sentinel", "-w", "set", "-t", "60")
+TESTS = (
+    Test("serializable reads", ("etcd", "--option", "serializable=true", "-t", "60"), 5, 5, 5),
+    Test("linearizable reads", ("etcd", "-t", "60"), 10, 0, 0),
+    Test("partitions, kills and pauses", _REDIS, 10, 10, 10),
+    Test("kills alone", (*_REDIS, "-n", "kill"), 10, 0, 10),
+)
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """Let ``kraftwreck`` find the systems of this page: the tutorial's and those beside it."""
+    with tempfile.TemporaryDirectory(prefix="kraftwreck-wild-") as name:
+        folder = Path(name)
+        facts = folder / "wild-1.dist-info"
+        facts.mkdir()
+        (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: wild\nVersion: 1\n")
+        (facts / "entry_points.txt").write_text(ENTRY_POINTS)
+        for file in (tutorial.write(folder) / "my_etcd.py", *SYSTEMS.glob("*.py")):
+            shutil.copy2(file, folder)
+        before = os.environ.get("PYTHONPATH", "")
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [name, before]))
+        try:
+            yield
+        finally:
+            os.environ["PYTHONPATH"] = before
+
+
+def run_all(store: Path, most: int | None) -> None:
+    """Run what ``store`` does not have yet, at most ``most`` runs of each test."""
+    store.mkdir(parents=True, exist_ok=True)
+    known = {record["number"] for record in records(store)}
+    for place, test in enumerate(TESTS):
+        for seed in range(1, min(test.runs, most or test.runs) + 1):
+            number = place * 1000 + seed
+            if number in known:
+                continue
+            record = run(number, test.seeded(seed), "netns", store / "runs")
+            with (store / "matrix.jsonl").open("a") as file:
+                file.write(json.dumps(record) + "\n")
+            print(f"{record['valid']!s:8}{record['wall_s']:6.1f} s  {record['command']}")
+            sys.stdout.flush()
+
+
+def of_test(found: Sequence[Record], test: Test) -> list[Record]:
+    """Return the records of ``test`` by seed."""
+    place = TESTS.index(test)
+    mine = [record for record in found if record["number"] // 1000 == place]
+    return sorted(mine, key=lambda record: int(record["number"]))
+
+
+def as_promised(test: Test, of: Sequence[Record]) -> bool:
+    """Return whether all runs that were made have a verdict, and enough of them found the bug."""
+    hits = sum(record["valid"] is False for record in of)
+    missed = len(of) - hits
+    decided = all(record["valid"] in (True, False) for record in of)
+    return decided and missed <= test.runs - test.least and hits <= test.most
+
+
+def page(found: Sequence[Record]) -> str:
+    """Return docs/wild.md for these records."""
+    lines = [
+        "# Known bugs of real systems",
+        "",
+        "Made by `make test-wild`: ordinary workloads and default faults against systems that",
+        "nobody here wrote. A verdict is that of a checker.",
+    ]
+    for system, bug in BUGS.items():
+        lines += ["", f"## {system}", "", bug, ""]
+        lines += [f"| {' | '.join(COLUMNS)} |", "|---|---|---|--:|--:|--:|--:|---|"]
+        for test in TESTS:
+            of = of_test(found, test)
+            if of and test.words[0] == system:
+                lines.append(_row(test, of))
+    return "\n".join(lines) + "\n"
+
+
+def _row(test: Test, of: Sequence[Record]) -> str:
+    hits = [record for record in of if record["valid"] is False]
+    valid = sum(record["valid"] is True for record in of)
+    seeds = ", ".join(str(record["number"] % 1000) for record in of)
+    after, first = "–", "–"
+    if hits:
+        seconds = sum(record["wall_s"] for record in of[: of.index(hits[0]) + 1])
+        after = f"{seconds:.0f} s"
+        first = " ".join(hits[0]["anomalies"][0].split()).replace("|", "\\|")[:240]
+    command = f"`kraftwreck run {' '.join(test.words)} --nodes 3`"
+    unknown = len(of) - len(hits) - valid
+    cells = (test.title, command, seeds, len(hits), valid, unknown, after, first)
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def main() -> None:
+    """Run the tests, or print the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("store", type=Path)
+    parser.add_argument("--runs", type=int)
+    parser.add_argument("--page", action="store_true")
+    asked = parser.parse_args()
+    if asked.page:
+        sys.stdout.write(page(records(asked.store)))
+        return
+    with installed():
+        run_all(asked.store, asked.runs)
+    found = records(asked.store)
+    wrong = [test.title for test in TESTS if not as_promised(test, of_test(found, test))]
+    for title in wrong:
+        print(f"{title}: not as it must be", file=sys.stderr)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

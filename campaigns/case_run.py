@@ -1,0 +1,163 @@
+"""Run and judge one case; report each failure by checker, anomaly type and roles.
+
+The roles are those of the nodes in the anomaly. If the anomaly shows trace events of a node, the
+role is the state in the last of them (``leader``, ``follower``, ``candidate`` …). It is
+``observer`` instead for a follower that is not in its own voter set, and ``broker`` for a
+broker. A node that only the explanation names is a ``controller`` or a ``broker``. If the
+explanation names all nodes of the cluster, these names are ignored.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from kraftwreck.campaigns.campaign import SIMULATOR, judge
+from kraftwreck.campaigns.case import Case
+from kraftwreck.campaigns.case_file import Expected
+from kraftwreck.checkers.registry import check
+from kraftwreck.harness.simulated.result import SimResult
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.histories.verdict import Anomaly, Verdict
+from kraftwreck.nemesis.inject import Injector
+from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.systems.registry import simulated_workload
+from kraftwreck.systems.simulators import simulate
+
+_NODE = re.compile(r"\b[nb]\d+\b")
+_LEAST_LIMIT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRun:
+    """The result of a case: every failure, the recorded run, and its CPU time."""
+
+    failures: tuple[Expected, ...]
+    result: SimResult
+    cpu_s: float
+
+    def shows(self, expected: Expected) -> bool:
+        """Whether the run failed in this way."""
+        return any(failure.same(expected) for failure in self.failures)
+
+
+def run_case(case: Case, *, checker: str | None = None, limit_s: float = 60.0) -> CaseRun:
+    """Simulate and judge ``case`` with the node code that this process imports.
+
+    If ``checker`` is given, only that checker judges; with :data:`SIMULATOR` the run ends at the
+    first failure that the simulator detects. A node that uses ``limit_s`` CPU seconds in one step
+    dies, which is a failure (I29).
+
+    Raises :class:`~harness.options.OptionError` for an unknown workload, and
+    :class:`FatalError` when code outside of the nodes loops.
+    """
+    gc.set_threshold(200_000, 50, 100)  # Short-lived objects by the million, and no cycles.
+    workload = simulated_workload(case.system, case.workload)
+    begun = time.process_time()
+    with cpu_limit(limit_s):
+        result = simulate(
+            case.options(),
+            workload,
+            case.schedule,
+            Injector,
+            knobs=case.knobs,
+            eager=checker == SIMULATOR,
+            only=None if case.operations is None else frozenset(case.operations),
+        )
+        if checker == SIMULATOR:
+            judged = Verdict.of({})
+        elif checker is None:
+            judged = judge(result, workload)
+        else:
+            judged = check(result.data(), [checker])
+    found = [
+        (name, anomaly)
+        for name, checked in judged.checkers.items()
+        if checked.valid is False and name != SIMULATOR
+        for anomaly in checked.anomalies
+    ]
+    # Checkers that also judge real runs come first, the simulator's invariants last.
+    if checker in (None, SIMULATOR):
+        found += [
+            (SIMULATOR, Anomaly(type=f.type, explanation=f.explanation, events=f.events))
+            for f in result.failures
+        ]
+    failures = [
+        Expected(
+            checker=name,
+            type=anomaly.type,
+            roles=roles_of(anomaly, result),
+            explanation=anomaly.explanation,
+        )
+        for name, anomaly in found
+    ]
+    return CaseRun(tuple(failures), result, time.process_time() - begun)
+
+
+def limit_for(run: CaseRun) -> float:
+    """Return the limit in CPU seconds for a case smaller than that of ``run``."""
+    return max(_LEAST_LIMIT_S, 5 * run.cpu_s)
+
+
+@contextmanager
+def cpu_limit(seconds: float) -> Iterator[None]:
+    """Make a step that never ends fatal to its node, so that a run takes seconds, not minutes."""
+
+    def expired(*_: object) -> NoReturn:
+        raise FatalError(f"a simulated run has used {seconds:.0f} CPU seconds: endless loop?")
+
+    before = signal.signal(signal.SIGVTALRM, expired)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+# --- roles -------------------------------------------------------------------------------------
+
+
+def roles_of(anomaly: Anomaly, result: SimResult) -> tuple[str, ...]:
+    """Return the roles of the nodes in ``anomaly``, each once, sorted."""
+    brokers = frozenset(result.test["brokers"])
+    other = "controller" if "roles" in result.test else "node"
+    hosts = frozenset(result.test["nodes"])
+    shown: dict[str, dict[str, Any]] = {}
+    for event in anomaly.events:
+        if event.get("node") in hosts:
+            shown[event["node"]] = event
+    named = hosts & set(_NODE.findall(anomaly.explanation))
+    if named == hosts:
+        named = frozenset()
+    roles = {_role(event, node in brokers, result) for node, event in shown.items()}
+    for node in named - shown.keys():
+        roles.add("broker" if node in brokers else other)
+    return tuple(sorted(roles))
+
+
+def _role(event: dict[str, Any], broker: bool, result: SimResult) -> str:
+    if broker:
+        return "broker"
+    state = str(event["state"]) or "node"
+    voters = _voters_known(event, result.events)
+    node_id = result.test["nodes"].index(event["node"]) + 1
+    return "observer" if state == "follower" and voters and node_id not in voters else state
+
+
+def _voters_known(shown: dict[str, Any], events: Iterable[TraceEvent]) -> frozenset[int]:
+    """Return the voters that a node knew at its event ``shown``; empty if its trace has none."""
+    last = (shown["incarnation"], shown["seq"])
+    known: frozenset[int] = frozenset()
+    for event in events:
+        if event.node == shown["node"] and event.kind == "voters":
+            if (event.incarnation, event.seq) > last:
+                break
+            known = frozenset(voter for voter, _ in event.detail.get("voters", ()))
+    return known

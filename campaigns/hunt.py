@@ -1,0 +1,138 @@
+"""Hunt one planted bug: run simulated tests, seed after seed, until one fails.
+
+Runs as a separate process (``python -m kraftwreck.campaigns.hunt``), in whose import path the
+patched node code comes before the project's: see :func:`harness.patched_nodes.environment`. Prints
+one JSON line, a :class:`Hunted`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import click
+import msgspec
+
+from kraftwreck import nodes
+from kraftwreck.campaigns.campaign import EVERYTHING, SIMULATOR, Campaign, Tested, run_seed
+from kraftwreck.campaigns.case_run import cpu_limit
+from kraftwreck.harness.options import Style
+from kraftwreck.histories.exit_codes import FAILED
+from kraftwreck.nodes.consensus.effects import FatalError
+
+RUN_LIMIT_S = 60
+CRASH = "crash"
+IMPORT = "import"
+UNKNOWN = "unknown"
+
+
+class Hunted(msgspec.Struct, kw_only=True):
+    """The result of a hunt.
+
+    ``checker``, ``anomaly``, ``explanation``, ``seed`` and ``workload`` describe the test that
+    found the bug. The checker is :data:`CRASH` if the node code failed outside of any node,
+    :data:`IMPORT` if it could not be imported. ``runs``, ``sim_s`` and ``cpu_s`` are the cost; the
+    CPU time excludes the start of the process. ``not_its`` are seeds whose test fails without the
+    bug, too: they do not count as finding it.
+    """
+
+    found: bool
+    cpu_s: float
+    runs: int
+    sim_s: float
+    checker: str | None = None
+    anomaly: str | None = None
+    explanation: str | None = None
+    seed: int | None = None
+    workload: str | None = None
+    not_its: tuple[int, ...] = ()
+
+
+def hunt(campaign: Campaign, first_seed: int, budget_s: float, runs: int | None) -> Hunted:
+    """Run tests from ``first_seed`` upward until one fails, or the CPU budget or ``runs`` end."""
+    begun = time.process_time()
+    sim_s = 0.0
+    done = 0
+    while time.process_time() - begun < budget_s and (runs is None or done < runs):
+        seed = first_seed + done
+        done += 1
+        try:
+            with cpu_limit(RUN_LIMIT_S):
+                tested = run_seed(campaign, seed, keep=False, eager=True)
+        except FatalError as error:
+            # The CPU limit expired outside of any node: the simulated world itself loops.
+            tested = Tested(seed, campaign.options(seed).workload, "", 0.0, 0.0)
+            tested.found = [(SIMULATOR, "L8", str(error))]
+        except Exception as error:
+            where = in_the_nodes(error)
+            if where is None:
+                raise
+            tested = Tested(seed, campaign.options(seed).workload, "", 0.0, 0.0)
+            text = " ".join(f"{error} (in {where})".split())
+            tested.found = [(CRASH, type(error).__name__, text)]
+        sim_s += tested.sim_s
+        # A later run without the patch shows whether a checker gives "unknown" there, too.
+        suspicious = tested.found or [(name, UNKNOWN, why) for name, why in tested.unknown]
+        if suspicious:
+            checker, anomaly, explanation = suspicious[0]
+            return Hunted(
+                found=True,
+                cpu_s=round(time.process_time() - begun, 3),
+                runs=done,
+                sim_s=round(sim_s, 3),
+                checker=checker,
+                anomaly=anomaly,
+                explanation=explanation,
+                seed=tested.seed,
+                workload=tested.workload,
+            )
+    spent = round(time.process_time() - begun, 3)
+    return Hunted(found=False, cpu_s=spent, runs=done, sim_s=round(sim_s, 3))
+
+
+def in_the_nodes(error: BaseException) -> str | None:
+    """Return the innermost place in the node code of a traceback, None if there is none."""
+    home = Path(nodes.__file__ or "").parent
+    place = None
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = Path(frame.filename)
+        if path.is_relative_to(home):
+            place = f"nodes/{path.relative_to(home)}:{frame.lineno}"
+    return place
+
+
+@click.command()
+@click.option("--tree", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--budget", type=float, required=True)
+@click.option("--first-seed", type=int, default=0)
+@click.option("--runs", type=int)
+@click.option("--nodes", "count", type=int, default=0)
+@click.option("-t", "--time-limit", type=float, default=30.0)
+@click.option("--style", type=click.Choice(get_args(Style)), default="swarm")
+def cli(
+    tree: Path,
+    budget: float,
+    first_seed: int,
+    runs: int | None,
+    count: int,
+    time_limit: float,
+    style: Style,
+) -> None:
+    """Hunt the bug in the node code below TREE."""
+    imported = Path(nodes.__file__ or "").resolve().parent
+    if imported != tree.resolve():
+        click.echo(
+            f"kraftwreck hunt: nodes was imported from {imported} instead of {tree}", err=True
+        )
+        sys.exit(FAILED)
+    campaign = replace(EVERYTHING, nodes=count, time_limit_s=time_limit, style=style)
+    hunted = hunt(campaign, first_seed, budget, runs)
+    click.echo(msgspec.json.encode(hunted).decode())
+
+
+if __name__ == "__main__":
+    cli()

@@ -1,0 +1,109 @@
+"""Hunt one planted bug in processes with the patched node code; confirm each find without the
+patch, and shrink the test that shows the bug."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from kraftwreck.campaigns.campaign import EVERYTHING
+from kraftwreck.campaigns.case import Case, Size
+from kraftwreck.campaigns.case_file import SavedCase
+from kraftwreck.campaigns.hunt import CRASH, IMPORT, Hunted
+from kraftwreck.campaigns.shrinking import PassesError, ShrinkError, shrink_anywhere
+from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.options import Style
+from kraftwreck.harness.patched_nodes import environment, patched_tree
+from kraftwreck.histories.exit_codes import CommandError
+
+CHECK_BUDGET_S = 120.0
+_LAST_LINE = re.compile(r"[\w.]+(?:: .*)?$")
+
+
+class HuntError(CommandError):
+    """A hunt failed; the message is one line."""
+
+
+def hunt_patch(
+    patch: Path, budget_s: float, *, first_seed: int = 0, style: Style = "swarm"
+) -> Hunted:
+    """Hunt the bug that ``patch`` plants, in separate processes, for ``budget_s`` CPU seconds.
+
+    A test that fails is run again with the unpatched nodes. If it fails there, too, the failure is
+    not the bug, and the hunt continues with the next seed. Node code that cannot be imported, or
+    fails outside of any node, counts as found. Raises :class:`OptionError` for a patch that
+    cannot be used, :class:`HuntError` when a process fails.
+    """
+    seed, runs, sim_s, cpu_s = first_seed, 0, 0.0, 0.0
+    not_its: list[int] = []
+    with patched_tree(patch) as tree:
+        while True:
+            hunted = _hunt(patch.name, tree, budget_s - cpu_s, seed, style)
+            runs, sim_s, cpu_s = runs + hunted.runs, sim_s + hunted.sim_s, cpu_s + hunted.cpu_s
+            if hunted.seed is not None and _fails_anyway(hunted.seed, style):
+                not_its.append(hunted.seed)
+                seed = hunted.seed + 1
+                if cpu_s < budget_s:
+                    continue
+                hunted = Hunted(found=False, cpu_s=0.0, runs=0, sim_s=0.0)
+            hunted.runs, hunted.sim_s, hunted.cpu_s = runs, round(sim_s, 3), round(cpu_s, 3)
+            hunted.not_its = tuple(not_its)
+            return hunted
+
+
+def _fails_anyway(seed: int, style: Style) -> bool:
+    """Whether the test with this ``seed`` fails without any patch."""
+    return _hunt("no patch", PROJECT_TREE, CHECK_BUDGET_S, seed, style, runs=1).found
+
+
+def _hunt(
+    what: str, tree: Path, budget_s: float, seed: int, style: Style, runs: int | None = None
+) -> Hunted:
+    command = [sys.executable, "-m", "kraftwreck.campaigns.hunt", "--tree", str(tree)]
+    command += ["--budget", f"{budget_s:g}", "--first-seed", str(seed), "--style", style]
+    command += [] if runs is None else ["--runs", str(runs)]
+    done = subprocess.run(
+        command, env=environment(tree), capture_output=True, text=True, check=False
+    )
+    if done.returncode == 0:
+        return msgspec.json.decode(done.stdout.encode(), type=Hunted)
+    said = done.stderr.strip().splitlines() or ["no reason given"]
+    if tree != PROJECT_TREE and any(f'File "{tree}' in line for line in said):
+        last = said[-1].strip()
+        name = last.partition(":")[0] if _LAST_LINE.match(last) else IMPORT
+        explanation = f"the node code cannot be imported: {last}"
+        return Hunted(
+            found=True,
+            cpu_s=0.0,
+            runs=0,
+            sim_s=0.0,
+            checker=IMPORT,
+            anomaly=name,
+            explanation=explanation,
+        )
+    raise HuntError(f"{what}: the hunt ended with {done.returncode}: {said[-1]}")
+
+
+def shrink_found(patch: Path, hunted: Hunted, style: Style, budget_s: float) -> Size | None:
+    """Shrink the test that found the bug of ``patch`` for ``budget_s`` CPU seconds; return its
+    size, or None where it cannot be shrunk."""
+    if hunted.seed is None or hunted.checker in (CRASH, IMPORT):
+        return None
+    campaign = replace(EVERYTHING, style=style)
+    options = campaign.options(hunted.seed)
+    case = Case.of(options, campaign.knobs(hunted.seed), campaign.schedule(hunted.seed))
+    saved = SavedCase(case=case, patch=str(patch))
+    wanted = f"{hunted.checker}:{hunted.anomaly}"
+    try:
+        return shrink_anywhere(saved, budget_s, _quiet, wanted).case.size
+    except (PassesError, ShrinkError):
+        return None
+
+
+def _quiet(line: str) -> None:
+    pass

@@ -1,0 +1,1 @@
+"""The checkers of KRaft: its nodes' traces, disks, messages and answers."""

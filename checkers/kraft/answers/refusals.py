@@ -1,0 +1,418 @@
+"""Which error codes a request calls for in a state of the metadata, by API.
+
+Each function returns the error codes that are right for one part of a request in one state. An
+empty set means that the part must succeed. Where a request breaks several rules, any of their
+codes is right: the order of the controller's checks is not specified. None means that the state
+does not decide it.
+
+Source: Kafka's ``ReplicationControlManager``, ``ConfigurationControlManager``,
+``ClusterControlManager`` and ``FeatureControlManager``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kraftwreck.checkers.kraft.answers.config_values import altered, is_legal
+from kraftwreck.checkers.kraft.answers.state import BROKER, TOPIC, State
+from kraftwreck.checkers.kraft.recorded.metadata_model import NO_LEADER, Partition
+from kraftwreck.nodes.protocol import errors
+
+Body = dict[str, Any]
+Codes = set[int] | None
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+NO_ID: Final = bytes(16)
+LONGEST_NAME: Final = 249
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_NODE_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
+LOST: Final = (2).to_bytes(16, "big")
+RESERVED: Final = 100
+"""Directory ids below this one are reserved."""
+
+PREFERRED, UNCLEAN = 0, 1
+
+
+def is_legal_name(name: str) -> bool:
+    """Whether a topic may have this name."""
+    return name not in (".", "..") and len(name) <= LONGEST_NAME and bool(_NAME.fullmatch(name))
+
+
+def candidates(state: State) -> list[int]:
+    """Return the brokers that may get new replicas."""
+    return [
+        broker_id
+        for broker_id, broker in state.brokers().items()
+        if not broker.stopping
+        and not (broker.directories and set(broker.directories) <= set(broker.cordoned or ()))
+    ]
+
+
+def _assignment(state: State, replicas: Sequence[int], factor: int | None = None) -> bool:
+    """Whether ``replicas`` may be a list of replicas, of ``factor`` if that is given."""
+    known = state.brokers()
+    return (
+        bool(replicas)
+        and len(set(replicas)) == len(replicas)
+        and all(replica in known for replica in replicas)
+        and (factor is None or len(replicas) == factor)
+    )
+
+
+def _manual(state: State, lists: Sequence[Sequence[int]], factor: int) -> set[int]:
+    """Check replicas that the request assigns itself, by partition."""
+    wrong = any(
+        not _assignment(state, each, factor) or not any(map(state.is_active, each))
+        for each in lists
+    )
+    if wrong and not state.brokers():
+        return {-errors.INVALID_REPLICA_ASSIGNMENT}  # The voters count as brokers.
+    return {errors.INVALID_REPLICA_ASSIGNMENT} if wrong else set()
+
+
+def _placement(state: State, factor: int) -> set[int]:
+    if not state.brokers():
+        # The voters count as brokers, and there may be too few of them.
+        return {-errors.INVALID_REPLICATION_FACTOR}
+    may = candidates(state)
+    if not 0 < factor <= len(may) or all(state.brokers()[i].fenced for i in may):
+        return {errors.INVALID_REPLICATION_FACTOR}
+    return set()
+
+
+# --- topics -------------------------------------------------------------------------------
+
+
+def create_topic(state: State, topic: Body, names: Sequence[str], defaults: Body) -> Codes:
+    """CreateTopics: ``names`` are all of the request, ``defaults`` the cluster's settings."""
+    name, found = topic["name"], set()
+    if names.count(name) > 1:
+        found.add(errors.INVALID_REQUEST)
+    if name == METADATA_TOPIC:
+        found.add(errors.TOPIC_AUTHORIZATION_FAILED)
+    if not is_legal_name(name):
+        found.add(errors.INVALID_TOPIC_EXCEPTION)
+    if state.topic(name) is not None:
+        found.add(errors.TOPIC_ALREADY_EXISTS)
+    elif "." in name or "_" in name:
+        flat = name.replace(".", "_")
+        others = [*state.topics(), *(other for other in names if other != name)]
+        if any(other.replace(".", "_") == flat for other in others):
+            found.add(errors.INVALID_TOPIC_EXCEPTION)
+    settings = [config["name"] for config in topic["configs"]]
+    if len(set(settings)) != len(settings):
+        found.add(errors.INVALID_CONFIG)
+    for config in topic["configs"]:
+        legal = is_legal(TOPIC, config["name"], config["value"])
+        if legal is None:
+            return None
+        if not legal:
+            found.add(errors.INVALID_CONFIG)
+    return found | _new_partitions(state, topic, defaults)
+
+
+def _new_partitions(state: State, topic: Body, defaults: Body) -> set[int]:
+    count, factor, manual = (
+        topic["num_partitions"],
+        topic["replication_factor"],
+        topic["assignments"],
+    )
+    found = set()
+    if manual:
+        if count != -1 or factor != -1:
+            found.add(errors.INVALID_REQUEST)
+        lists = [list(each["broker_ids"]) for each in manual]
+        numbers = sorted(each["partition_index"] for each in manual)
+        if numbers != list(range(len(manual))):
+            found.add(errors.INVALID_REPLICA_ASSIGNMENT)
+        found |= _manual(state, lists, len(lists[0]))
+        return found
+    if factor == 0 or factor < -1:
+        found.add(errors.INVALID_REPLICATION_FACTOR)
+    else:
+        found |= _placement(state, defaults["factor"] if factor == -1 else factor)
+    if count == 0 or count < -1:
+        found.add(errors.INVALID_PARTITIONS)
+    return found
+
+
+def delete_topic(state: State, wanted: Body, meant: Sequence[tuple[str | None, bytes]]) -> Codes:
+    """DeleteTopics: ``meant`` are (name, id) of all of the request."""
+    name, topic_id = wanted["name"], bytes(wanted["topic_id"])
+    if (name is None) == (topic_id == NO_ID):
+        return {errors.INVALID_REQUEST}
+
+    def target(each: tuple[str | None, bytes]) -> str | bytes:
+        return each[0] if each[0] is not None else state.name(each[1]) or each[1]
+
+    found = set()
+    if [target(each) for each in meant].count(target((name, topic_id))) > 1:
+        found.add(errors.INVALID_REQUEST)
+    if name is not None and state.topic(name) is None:
+        found.add(errors.UNKNOWN_TOPIC_OR_PARTITION)
+    if name is None and state.name(topic_id) is None:
+        found.add(errors.UNKNOWN_TOPIC_ID)
+    return found
+
+
+def grow_topic(state: State, topic: Body, names: Sequence[str]) -> Codes:
+    """CreatePartitions."""
+    name, found = topic["name"], set()
+    if names.count(name) > 1:
+        found.add(errors.INVALID_REQUEST)
+    topic_id = state.topic(name)
+    if topic_id is None:
+        return found | {errors.UNKNOWN_TOPIC_OR_PARTITION}
+    partitions = state.partitions(topic_id)
+    more = topic["count"] - len(partitions)
+    if more <= 0:
+        return found | {errors.INVALID_PARTITIONS}
+    factor = len(partitions[0].replicas) - len(partitions[0].removing)
+    manual = topic["assignments"]
+    if manual is None:
+        return found | _placement(state, factor)
+    lists = [list(each["broker_ids"]) for each in manual]
+    if len(lists) != more:
+        found.add(errors.INVALID_REPLICA_ASSIGNMENT)
+    found |= _manual(state, lists, factor)
+    return found
+
+
+# --- configurations -----------------------------------------------------------------------
+
+
+def resource(state: State, kind: int, name: str, nodes: Sequence[int]) -> set[int]:
+    """A topic or broker resource; ``nodes`` are the ids of those that need no registration."""
+    if kind not in (TOPIC, BROKER):
+        return {errors.INVALID_REQUEST}
+    if kind == TOPIC:
+        return set() if state.topic(name) else {errors.UNKNOWN_TOPIC_OR_PARTITION}
+    if not name:
+        return set()
+    if not _NODE_ID.fullmatch(name):
+        return {errors.INVALID_REQUEST}
+    if state.broker(int(name)) is not None:
+        return set()
+    # A controller needs no registration, but it may have been removed from the voters for a while.
+    may = int(name) in nodes
+    return {-errors.BROKER_ID_NOT_REGISTERED if may else errors.BROKER_ID_NOT_REGISTERED}
+
+
+def alter_configs(
+    state: State, wanted: Body, twice: bool, incremental: bool, nodes: Sequence[int]
+) -> Codes:
+    """AlterConfigs and IncrementalAlterConfigs, one resource; ``twice`` if it is named twice."""
+    kind, name = wanted["resource_type"], wanted["resource_name"]
+    found = resource(state, kind, name, nodes)
+    names = [config["name"] for config in wanted["configs"]]
+    if twice or len(set(names)) != len(names):
+        found.add(errors.INVALID_REQUEST)
+    if kind not in (TOPIC, BROKER):
+        return found
+    for config in wanted["configs"]:
+        key, value = config["name"], config["value"]
+        operation = config["config_operation"] if incremental else 0
+        legal, _ = altered(kind, key, operation, value, state.config(kind, name, key))
+        if legal is None:
+            return None
+        if not legal:
+            found |= {errors.INVALID_CONFIG, errors.INVALID_REQUEST}
+        if key == "min.insync.replicas" and kind == BROKER and state.elr_enabled():
+            return None
+    least = state.config(kind, name, "min.insync.replicas")
+    dropped = not incremental and least is not None and "min.insync.replicas" not in names
+    if dropped and kind == BROKER and state.elr_enabled():
+        found.add(errors.INVALID_CONFIG)  # Every broker must use the same number.
+    return found
+
+
+# --- partitions ---------------------------------------------------------------------------
+
+
+def is_online(state: State, partition: Partition, broker_id: int) -> bool:
+    """Whether the broker is active, with the directory of its replica online."""
+    if not state.is_active(broker_id):
+        return False
+    broker = state.broker(broker_id)
+    if not partition.directories or broker_id not in partition.replicas or broker is None:
+        return True
+    directory = partition.directories[partition.replicas.index(broker_id)]
+    if int.from_bytes(directory, "big") < RESERVED:
+        return directory != LOST
+    return not broker.directories or directory in broker.directories
+
+
+def elect(state: State, name: str, number: int, kind: int) -> Codes:
+    """ElectLeaders, one partition."""
+    topic_id = state.topic(name)
+    partition = None if topic_id is None else state.partition(topic_id, number)
+    if partition is None:
+        return {errors.UNKNOWN_TOPIC_OR_PARTITION}
+    if kind == PREFERRED:
+        first = partition.replicas[0]
+        if partition.leader == first:
+            return {errors.ELECTION_NOT_NEEDED}
+        if not state.brokers():
+            return None  # The voters count as brokers, and the voters are not known here.
+        if first in (partition.isr or partition.elr) and is_online(state, partition, first):
+            return set()
+        last_known = not partition.isr and not partition.elr and partition.last_known_elr
+        if last_known == (first,) and is_online(state, partition, first):
+            return None
+        return {errors.PREFERRED_LEADER_NOT_AVAILABLE}
+    if partition.leader != NO_LEADER:
+        return {errors.ELECTION_NOT_NEEDED}
+    if not state.brokers():
+        return None
+    able = [b for b in partition.replicas if is_online(state, partition, b)]
+    return set() if able else {errors.ELIGIBLE_LEADERS_NOT_AVAILABLE}
+
+
+def reassign(state: State, name: str, wanted: Body, may_resize: bool) -> Codes:
+    """AlterPartitionReassignments, one partition."""
+    topic_id = state.topic(name)
+    partition = None
+    if topic_id is not None:
+        partition = state.partition(topic_id, wanted["partition_index"])
+    if partition is None:
+        return {errors.UNKNOWN_TOPIC_OR_PARTITION}
+    target = wanted["replicas"]
+    if target is None:
+        if not partition.adding and not partition.removing:
+            return {errors.NO_REASSIGNMENT_IN_PROGRESS}
+        rest = [replica for replica in partition.replicas if replica not in partition.adding]
+        lossy = partition.isr and not set(partition.isr) - set(partition.adding)
+        if not rest:
+            return {errors.INVALID_REPLICA_ASSIGNMENT}
+        return None if lossy else set()
+    found = set()
+    if not state.brokers():
+        return None
+    if not _assignment(state, target):
+        found.add(errors.INVALID_REPLICA_ASSIGNMENT)
+    if not may_resize and len(target) != len(partition.replicas) - len(partition.removing):
+        found.add(errors.INVALID_REPLICATION_FACTOR)
+    return found
+
+
+def propose(state: State, sender: int, topic_id: bytes, proposal: Body) -> Codes:
+    """AlterPartition, one partition."""
+    if state.name(topic_id) is None:
+        return {errors.UNKNOWN_TOPIC_ID}
+    partition = state.partition(topic_id, proposal["partition_index"])
+    if partition is None:
+        return {errors.UNKNOWN_TOPIC_OR_PARTITION}
+    leader_epoch, epoch = proposal["leader_epoch"], proposal["partition_epoch"]
+    if leader_epoch > partition.leader_epoch or epoch > partition.partition_epoch:
+        return {errors.NOT_CONTROLLER}
+    found = set()
+    if leader_epoch < partition.leader_epoch:
+        found.add(errors.FENCED_LEADER_EPOCH)
+    if epoch < partition.partition_epoch:
+        found.add(errors.INVALID_UPDATE_VERSION)
+    members = [(m["broker_id"], m["broker_epoch"]) for m in proposal["new_isr_with_epochs"]]
+    isr = [broker for broker, _ in members]
+    recovery = proposal["leader_recovery_state"]
+    if (
+        sender != partition.leader
+        or len(set(isr)) != len(isr)
+        or not set(isr) <= set(partition.replicas)
+        or partition.leader not in isr
+        or recovery not in (0, 1)
+        or (recovery == 1 and (len(isr) > 1 or partition.recovery == 0))
+    ):
+        found.add(errors.INVALID_REQUEST)
+    for broker_id, broker_epoch in members:
+        broker = state.broker(broker_id)
+        if broker is None or not broker.active or broker_epoch not in (-1, broker.epoch):
+            found.add(errors.INELIGIBLE_REPLICA)
+    return found
+
+
+# --- brokers ------------------------------------------------------------------------------
+
+
+def speak(state: State, broker_id: int, epoch: int) -> set[int]:
+    """Requests on behalf of a broker must carry its current broker epoch."""
+    broker = state.broker(broker_id)
+    if broker is None:
+        return {errors.BROKER_ID_NOT_REGISTERED}
+    return set() if broker.epoch == epoch else {errors.STALE_BROKER_EPOCH}
+
+
+def register(state: State, body: Body, cluster_id: str | None) -> Codes:
+    """BrokerRegistration; the rules C1 and C16 judge whether a session is valid."""
+    found = set()
+    if cluster_id is not None and body["cluster_id"] != cluster_id:
+        found.add(errors.INCONSISTENT_CLUSTER_ID)
+    known = state.broker(body["broker_id"])
+    if known is not None and known.incarnation != bytes(body["incarnation_id"]):
+        found.add(-errors.DUPLICATE_BROKER_REGISTRATION)
+    if body["is_migrating_zk_broker"]:
+        found.add(errors.BROKER_ID_NOT_REGISTERED)
+    directories = [bytes(each) for each in body["log_dirs"]]
+    if state.level("metadata.version") >= 17 and (
+        not directories
+        or len(set(directories)) != len(directories)
+        or any(int.from_bytes(each, "big") < RESERVED for each in directories)
+        or any(
+            other_id != body["broker_id"] and not set(directories).isdisjoint(other.directories)
+            for other_id, other in state.brokers().items()
+        )
+    ):
+        found.add(errors.INVALID_REGISTRATION)
+    ranges = {
+        f["name"]: (f["min_supported_version"], f["max_supported_version"])
+        for f in body["features"]
+    }
+    if "metadata.version" not in ranges:
+        found.add(errors.INVALID_REGISTRATION)
+    for feature, level in state.levels().items():
+        low, high = ranges.get(feature, (0, 0))
+        if not low <= level <= high:
+            found.add(errors.UNSUPPORTED_VERSION)
+    return found
+
+
+FEATURES: Final = {
+    "metadata.version": (7, 27),
+    "eligible.leader.replicas.version": (0, 1),
+}
+LOSSY: Final = frozenset((7, 8, 11, 13, 14, 15, 16, 17, 23))
+"""Levels of metadata.version that cannot be downgraded."""
+
+
+def update_features(state: State, body: Body) -> Codes:
+    """UpdateFeatures from version 1 on, as a whole."""
+    updates = body["feature_updates"]
+    names = [update["feature"] for update in updates]
+    found = set()
+    if len(set(names)) != len(names):
+        found.add(errors.INVALID_REQUEST)
+    planned = {update["feature"]: update["max_version_level"] for update in updates}
+    for update in updates:
+        name, level = update["feature"], update["max_version_level"]
+        if name == "kraft.version":
+            return None
+        kind, now = update["upgrade_type"], state.level(name)
+        if kind not in (1, 2, 3):
+            found.add(errors.INVALID_REQUEST)
+        low, high = FEATURES.get(name, (0, -1))
+        if not low <= level <= high or (level < now and kind == 1) or (level > now and kind != 1):
+            found.add(errors.INVALID_UPDATE_VERSION)
+        if name == "metadata.version" and any(x in LOSSY for x in range(level + 1, now + 1)):
+            found.add(errors.INVALID_UPDATE_VERSION)
+        ranges = [broker.features for broker in state.brokers().values()]
+        for features in ranges:
+            told = {feature: (least, most) for feature, least, most in features}
+            least, most = told.get(name, (0, 0))
+            if not least <= level <= most:
+                found.add(errors.INVALID_UPDATE_VERSION)
+    elr = planned.get(
+        "eligible.leader.replicas.version", state.level("eligible.leader.replicas.version")
+    )
+    if elr > 0 and planned.get("metadata.version", state.level("metadata.version")) < 23:
+        found.add(errors.INVALID_UPDATE_VERSION)
+    return found

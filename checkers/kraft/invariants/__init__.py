@@ -1,0 +1,66 @@
+"""The invariants of a KRaft cluster by their ids, judged by all evidence of a run.
+
+:mod:`checkers.kraft.invariants.table` lists them. The result of each is one of three: checked, with
+a number of facts; broken; or not checked, with the reason. An invariant without evidence is never
+called valid.
+
+Sources: Ongaro and Ousterhout 2014; KIP-500, KIP-595, KIP-630, KIP-631, KIP-853, KIP-966, KIP-996;
+the invariants of Kafka's RaftEventSimulationTest and of Vanlightly's TLA+ specifications.
+"""
+
+from __future__ import annotations
+
+from kraftwreck.checkers.kraft.epochs import missing_traces
+from kraftwreck.checkers.kraft.invariants.evidence import Evidence
+from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.invariants.table import GROUPS, TABLE
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.checkers.registry import compares_nodes, repeats_others
+from kraftwreck.histories.verdict import CheckerResult
+
+CONTROLLER_ERROR = "controller-error"
+"""An operation that failed in a controller for an unforeseen reason; no invariant of the list."""
+
+
+@compares_nodes
+@repeats_others
+def check(run: RunData) -> CheckerResult:
+    """Valid iff the traces are complete and break no invariant."""
+    evidence, report = Evidence(run), Report()
+    report.take(evidence.trace.findings)
+    report.take(evidence.disks.findings)
+    doubts = []
+    missing = missing_traces(run, evidence.trace)
+    if evidence.trace.count == 0:
+        missing = "there is no trace: nothing was checked"
+    if missing is not None:
+        doubts.append(missing)
+    for group in GROUPS:
+        try:
+            group(evidence, report)
+        except Exception as error:
+            # An evaluation that fails must hide neither itself nor what the others found.
+            ids = [each.id for each in TABLE if group in each.checks]
+            text = f"{type(error).__name__}: {error}"
+            doubts.append(f"{', '.join(ids)} could not be judged ({text})")
+            for invariant in ids:
+                report.unseen(invariant, text)
+    capture = run.capture
+    if capture is not None and capture.dropped:
+        doubts.append(f"{capture.dropped} captured messages were dropped")
+    anomalies = report.findings.anomalies
+    chain = evidence.trace.chain
+    return CheckerResult(
+        valid=False if anomalies else "unknown" if doubts else True,
+        anomalies=anomalies,
+        stats={
+            "events": evidence.trace.count,
+            "elections": len(chain.elections),
+            "batches": len(chain.batches),
+            "committed_batches": len(chain.committed),
+            "messages": len(capture.messages) if capture is not None else None,
+            "broken": dict(report.findings.counts),
+            "invariants": {each.id: {"name": each.name, **report.of(each.id)} for each in TABLE},
+        },
+        error="; ".join(doubts) or None,
+    )

@@ -1,0 +1,419 @@
+"""Answers held against the committed log: C15 ReplicaPlacement, C18 RefusalsAreTrue, C19
+DoneAsAsked and C20 ReadsAreCommitted, by captured messages.
+
+Only for runs whose whole committed log is known: the simulator keeps every batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kraftwreck.checkers.kraft.answers import effects, elections, reads, refusals
+from kraftwreck.checkers.kraft.answers.departures import Departures
+from kraftwreck.checkers.kraft.answers.exchanges import Commits, Exchange
+from kraftwreck.checkers.kraft.answers.state import State, StateHistory
+from kraftwreck.checkers.kraft.answers.taken_in import LAG_NS, TakenIn
+from kraftwreck.checkers.kraft.invariants.controller import Controller
+from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
+from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.invariants.sessions import NOBODY, answered, session_ns
+from kraftwreck.checkers.recorded.clocks import slowest
+from kraftwreck.histories.message import Message
+from kraftwreck.nodes.protocol import errors
+
+IDS = ("C15", "C18", "C19", "C20")
+NOT_WHOLE = "the disks no longer hold the whole committed log"
+UNTOLD = frozenset(
+    (errors.REQUEST_TIMED_OUT, errors.NOT_CONTROLLER, errors.UNKNOWN_SERVER_ERROR,
+     errors.POLICY_VIOLATION)
+)  # fmt: skip
+"""Codes that do not depend on the metadata."""
+
+Body = dict[str, Any]
+Codes = Callable[[State], "set[int] | None"]
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge all captured answers."""
+    if not evidence.captured:
+        for invariant in IDS:
+            report.unseen(invariant, NO_MESSAGES)
+        return
+    history = Controller.of(evidence).history
+    for invariant in IDS:
+        if not history.ends:
+            report.unseen(invariant, NO_LOG)
+        elif not history.whole or evidence.log.missing or evidence.trace.gaps:
+            report.unseen(invariant, NOT_WHOLE)
+    report.unseen("C15", "the controller has placed no replica on brokers")
+    if history.ends and history.whole and not evidence.log.missing and not evidence.trace.gaps:
+        _Judge(evidence, report, history).run()
+
+
+class _Judge:
+    """Judges one run."""
+
+    def __init__(self, evidence: Evidence, report: Report, history: StateHistory) -> None:
+        self._evidence = evidence
+        self._report = report
+        self._history = history
+        self._commits = Commits.of(evidence)
+        test = evidence.run.test
+        controllers = test.get("controllers") or evidence.run.nodes
+        self._nodes = tuple(range(1, len(controllers) + 1))
+        brokers = test.get("brokers")
+        count = len(brokers) if isinstance(brokers, list) and brokers else len(controllers)
+        partitions = evidence.setting("default_partitions", 1)
+        self._defaults = {"count": partitions, "factor": min(3, count)}
+        self._shown = TakenIn(evidence, history, self._commits)
+        self._heard: dict[int, list[int]] = {}
+        session = session_ns(evidence)
+        self._departures = Departures(evidence, history, session, self._commits.blur)
+
+    def run(self) -> None:
+        """Judge every message that has a rule."""
+        capture = self._evidence.run.capture
+        rules: dict[str, Callable[[Exchange], None]] = {
+            "CreateTopics": self._create,
+            "DeleteTopics": self._delete,
+            "CreatePartitions": self._grow,
+            "AlterConfigs": partial(self._configs, False),
+            "IncrementalAlterConfigs": partial(self._configs, True),
+            "ElectLeaders": self._elect,
+            "AlterPartitionReassignments": self._reassign,
+            "AlterPartition": self._propose,
+            "BrokerRegistration": self._register,
+            "BrokerHeartbeat": self._beat,
+            "UnregisterBroker": self._unregister,
+            "AllocateProducerIds": self._ids,
+            "UpdateFeatures": self._features,
+            "ListPartitionReassignments": self._read,
+            "DescribeConfigs": self._read_configs,
+            **dict.fromkeys(reads.LOCAL, self._local),
+        }
+        messages = capture.messages if capture is not None else []
+        for message in messages:
+            rule = rules.get(message.api)
+            if rule is not None and isinstance(message.request, dict):
+                exchange = self._commits.exchange(message)
+                if exchange is not None:
+                    rule(exchange)
+
+    # --- refusals and effects ---------------------------------------------------------------
+
+    def _judge(
+        self, exchange: Exchange, what: str, code: int, codes: Codes, at: State | None = None
+    ) -> bool:
+        """C18: ``code`` is right in a state of the exchange, or in ``at`` if given. Return
+        whether it reports success."""
+        if code == errors.NOT_CONTROLLER and self._is_broker(exchange.message):
+            # Only a broker must look for another controller; clients know no controllers.
+            self._report.broken("C18", f"{exchange.where}: {what} with {_name(code)}, as a broker.")
+        if code in UNTOLD:
+            return False
+        states = self._history.states(exchange.low, exchange.high) if at is None else iter((at,))
+        self._report.held("C18")
+        right: set[int] = set()
+        for state in states:
+            found = codes(state)
+            if found is None:
+                return code == errors.NONE
+            must = {each for each in found if each > 0}
+            may = {abs(each) for each in found}
+            if code in may or (code == errors.NONE and not must):
+                return code == errors.NONE
+            right |= may or {errors.NONE}
+        names = ", ".join(map(_name, sorted(right)))
+        self._report.broken(
+            "C18",
+            f"{exchange.where}: {what} with {_name(code)}; the committed metadata calls for"
+            f" {names}.",
+        )
+        return False
+
+    def _done(self, exchange: Exchange, wrong: str | None, invariant: str = "C19") -> None:
+        """C19: an acknowledged operation is in the log."""
+        self._report.held(invariant)
+        if wrong is not None:
+            self._report.broken(invariant, f"{exchange.where}: {wrong}.")
+
+    def _create(self, exchange: Exchange) -> None:
+        topics, answers = exchange.request["topics"], exchange.answer["topics"]
+        names = [topic["name"] for topic in topics]
+        dry = exchange.request["validate_only"]
+        for topic, result in zip(topics, answers, strict=False):
+            codes = partial(
+                refusals.create_topic, topic=topic, names=names, defaults=self._defaults
+            )
+            what = f"topic {topic['name'][:60]}"
+            code, before = result["error_code"], None
+            if code == errors.NONE and not dry:
+                wrong, before = effects.created(
+                    self._history, exchange, topic, result, self._defaults
+                )
+                self._done(exchange, wrong)
+                if before is not None and not topic["assignments"]:
+                    # As it was created: another request may have reassigned it at once.
+                    made = self._history.as_made(bytes(result["topic_id"]), before.end)
+                    self._placed(exchange, before, [list(p.replicas) for p in made])
+            self._judge(exchange, what, code, lambda s, c=codes: c(s), before)  # type: ignore[misc]
+
+    def _placed(self, exchange: Exchange, before: State, placed: list[list[int]]) -> None:
+        if before.brokers() and placed:
+            self._done(exchange, effects.placement(before, placed), "C15")
+
+    def _delete(self, exchange: Exchange) -> None:
+        wanted = exchange.request["topics"]
+        meant = [(each["name"], bytes(each["topic_id"])) for each in wanted]
+        for each, result in zip(wanted, exchange.answer["responses"], strict=False):
+            what = f"topic {each['name'] or each['topic_id'].hex()}"
+            codes = partial(refusals.delete_topic, wanted=each, meant=meant)
+            if result["error_code"] == errors.NONE:
+                name, topic_id = result["name"], bytes(result["topic_id"])
+                self._done(exchange, effects.deleted(self._history, exchange, name, topic_id))
+            self._judge(exchange, what, result["error_code"], codes)
+
+    def _grow(self, exchange: Exchange) -> None:
+        topics = exchange.request["topics"]
+        names = [topic["name"] for topic in topics]
+        for topic, result in zip(topics, exchange.answer["results"], strict=False):
+            codes = partial(refusals.grow_topic, topic=topic, names=names)
+            code, before = result["error_code"], None
+            if code == errors.NONE and not exchange.request["validate_only"]:
+                wrong, before, placed = effects.grown(self._history, exchange, topic)
+                self._done(exchange, wrong)
+                if wrong is None and before is not None and topic["assignments"] is None:
+                    self._placed(exchange, before, placed)
+            self._judge(exchange, f"topic {topic['name']}", code, codes, before)
+
+    def _configs(self, incremental: bool, exchange: Exchange) -> None:
+        resources = exchange.request["resources"]
+        keys = [(r["resource_type"], r["resource_name"]) for r in resources]
+        for wanted, result in zip(resources, exchange.answer["responses"], strict=False):
+            key = (wanted["resource_type"], wanted["resource_name"])
+            codes = partial(
+                refusals.alter_configs,
+                wanted=wanted,
+                twice=keys.count(key) > 1,
+                incremental=incremental,
+                nodes=self._nodes,
+            )
+            done = self._judge(exchange, f"resource {key}", result["error_code"], codes)
+            if done and not exchange.request["validate_only"]:
+                self._done(
+                    exchange, effects.configured(self._history, exchange, wanted, incremental)
+                )
+
+    def _elect(self, exchange: Exchange) -> None:
+        body, answer = exchange.request, exchange.answer
+        if answer.get("error_code") != errors.NONE:
+            return
+        kind = body["election_type"]
+        if body["topic_partitions"] is None:
+            for name, number in elections.left_out(State(self._history, exchange.low), exchange):
+                codes = partial(elections.untold, name=name, number=number, kind=kind)
+                what = f"election of all without {name}-{number}"
+                self._judge(exchange, what, errors.ELECTION_NOT_NEEDED, codes)
+        for result in answer["replica_election_results"]:
+            name = result["topic"]
+            for part in result["partition_result"]:
+                number = part["partition_id"]
+                codes = partial(refusals.elect, name=name, number=number, kind=kind)
+                what = f"election of {name}-{number}"
+                if self._judge(exchange, what, part["error_code"], codes):
+                    wrong = effects.elected(self._history, exchange, name, number, kind)
+                    self._done(exchange, wrong)
+
+    def _reassign(self, exchange: Exchange) -> None:
+        body, answer = exchange.request, exchange.answer
+        if answer["error_code"] != errors.NONE:
+            return
+        told = {
+            (each["name"], part["partition_index"]): part["error_code"]
+            for each in answer["responses"]
+            for part in each["partitions"]
+        }
+        resize = body.get("allow_replication_factor_change", True)
+        for topic in body["topics"]:
+            for wanted in topic["partitions"]:
+                name, number = topic["name"], wanted["partition_index"]
+                code = told.get((name, number), errors.UNKNOWN_SERVER_ERROR)
+                codes = partial(refusals.reassign, name=name, wanted=wanted, may_resize=resize)
+                if self._judge(exchange, f"reassignment of {name}-{number}", code, codes):
+                    target = wanted["replicas"]
+                    wrong = effects.reassigned(
+                        self._history,
+                        exchange,
+                        name,
+                        number,
+                        None if target is None else list(target),
+                    )
+                    self._done(exchange, wrong)
+
+    # --- brokers ----------------------------------------------------------------------------
+
+    def _propose(self, exchange: Exchange) -> None:
+        body, answer = exchange.request, exchange.answer
+        speak = partial(refusals.speak, broker_id=body["broker_id"], epoch=body["broker_epoch"])
+        stale: Codes = lambda s: {errors.STALE_BROKER_EPOCH} if speak(s) else set()  # noqa: E731
+        if not self._judge(exchange, "an ISR", answer["error_code"], stale):
+            return
+        told = {
+            (bytes(topic["topic_id"]), part["partition_index"]): part
+            for topic in answer["topics"]
+            for part in topic["partitions"]
+        }
+        for topic in body["topics"]:
+            topic_id = bytes(topic["topic_id"])
+            for proposal in topic["partitions"]:
+                number = proposal["partition_index"]
+                part = told.get((topic_id, number))
+                if part is None:
+                    continue
+                codes = partial(
+                    refusals.propose,
+                    sender=body["broker_id"],
+                    topic_id=topic_id,
+                    proposal=proposal,
+                )
+                done = part["error_code"] in (errors.NONE, errors.NEW_LEADER_ELECTED)
+                code = errors.NONE if done else part["error_code"]
+                self._judge(exchange, f"an ISR of {topic_id.hex()}-{number}", code, codes)
+                if done:
+                    self._done(exchange, effects.proposed(self._history, exchange, topic_id, part))
+
+    def _register(self, exchange: Exchange) -> None:
+        body, answer = exchange.request, exchange.answer
+        codes = partial(refusals.register, body=body, cluster_id=self._evidence.cluster_id)
+        code = answer["error_code"]
+        if code == errors.DUPLICATE_BROKER_REGISTRATION:
+            self._session(exchange)
+        if self._judge(exchange, f"broker {body['broker_id']}", code, codes):
+            epoch = answer["broker_epoch"]
+            self._done(exchange, effects.registered(self._history, exchange, body, epoch))
+
+    def _session(self, exchange: Exchange) -> None:
+        """C18: a broker id is free once its owner was silent for a session timeout."""
+        if not self._heard:
+            self._heard = answered(self._evidence)
+        broker_id = exchange.request["broker_id"]
+        if self._evidence.pauses:
+            return  # A paused node processes its backlog only after it resumes.
+        session = int(session_ns(self._evidence) * slowest(self._evidence.run.test))
+        since = exchange.message.sent - session * 5 // 4 - LAG_NS // 2
+        heard = [*self._heard.get(broker_id, ()), *self._heard[NOBODY]]
+        if not any(since <= time <= exchange.message.time for time in heard):
+            self._report.broken(
+                "C18",
+                f"{exchange.where}: broker {broker_id} is refused as registered already, although "
+                "the registered incarnation was silent for longer than a session.",
+            )
+
+    def _beat(self, exchange: Exchange) -> None:
+        body, answer = exchange.request, exchange.answer
+        codes = partial(refusals.speak, broker_id=body["broker_id"], epoch=body["broker_epoch"])
+        what = f"heartbeat of broker {body['broker_id']} epoch {body['broker_epoch']}"
+        if self._judge(exchange, what, answer["error_code"], codes):
+            self._done(exchange, effects.heartbeat(self._history, exchange, answer))
+            self._done(exchange, self._departures.heartbeat(exchange))
+
+    def _unregister(self, exchange: Exchange) -> None:
+        broker_id = exchange.request["broker_id"]
+        code = exchange.answer["error_code"]
+
+        def codes(state: State) -> set[int]:
+            known = state.broker(broker_id) is not None
+            return set() if known else {errors.BROKER_ID_NOT_REGISTERED}
+
+        if self._judge(exchange, f"broker {broker_id}", code, codes):
+            versions = self._history.brokers[broker_id]
+            gone = None in list(versions.among(exchange.low, exchange.high))
+            self._done(exchange, None if gone else f"broker {broker_id} stays registered")
+
+    def _ids(self, exchange: Exchange) -> None:
+        body, answer = exchange.request, exchange.answer
+        codes = partial(refusals.speak, broker_id=body["broker_id"], epoch=body["broker_epoch"])
+        if self._judge(exchange, "producer ids", answer["error_code"], codes):
+            self._done(exchange, effects.block(self._history, exchange, answer))
+
+    def _features(self, exchange: Exchange) -> None:
+        body, answer = exchange.request, exchange.answer
+        if not self._judge(
+            exchange, "features", answer["error_code"], partial(refusals.update_features, body=body)
+        ):
+            return
+        for update in [] if body["validate_only"] else body["feature_updates"]:
+            name, level = update["feature"], update["max_version_level"]
+            states = self._history.states(exchange.low, exchange.high)
+            there = name == "kraft.version" or any(s.level(name) == level for s in states)
+            self._done(exchange, None if there else f"feature {name} never has level {level}")
+
+    # --- reads ------------------------------------------------------------------------------
+
+    def _shows(self, exchange: Exchange, fault: Callable[[State], str | None]) -> None:
+        """C20: the answer shows one of the states of the exchange."""
+        self._report.held("C20")
+        wrong = None
+        for state in self._history.states(exchange.low, exchange.high):
+            found = fault(state)
+            if found is None:
+                return
+            wrong = wrong or found
+        self._report.broken(
+            "C20", f"{exchange.where}, but with a state that was never committed: {wrong}."
+        )
+
+    def _read(self, exchange: Exchange) -> None:
+        self._judge(exchange, "a read", exchange.answer["error_code"], lambda _: None)
+        if exchange.answer["error_code"] == errors.NONE:
+            body, answer = exchange.request, exchange.answer
+            self._shows(exchange, lambda s: reads.list_reassignments(s, body, answer, None))
+
+    def _read_configs(self, exchange: Exchange) -> None:
+        body, answer = exchange.request, exchange.answer
+        if any(each["error_code"] in UNTOLD for each in answer["results"]):
+            return
+        broker = self._is_broker(exchange.message)
+        nodes = () if broker else self._nodes
+
+        def fault(state: State) -> str | None:
+            return reads.describe_configs(state, body, answer, nodes)
+
+        if broker:
+            self._taken_in(exchange, fault)
+        else:
+            self._shows(exchange, fault)
+
+    def _is_broker(self, message: Message) -> bool:
+        return message.replier > len(self._nodes)
+
+    def _local(self, exchange: Exchange) -> None:
+        message, body, answer = exchange.message, exchange.request, exchange.answer
+        if answer.get("error_code", errors.NONE) in UNTOLD:
+            return
+        rule = reads.LOCAL[message.api]
+        listener = "PLAINTEXT" if self._is_broker(message) else None
+
+        def fault(state: State) -> str | None:
+            return rule(state, body, answer, listener)
+
+        proven = message.api == "Metadata" and body["topics"] != []
+        if proven and answer["controller_id"] == message.replier and listener is None:
+            self._shows(exchange, fault)
+        else:
+            self._taken_in(exchange, fault)
+
+    def _taken_in(self, exchange: Exchange, fault: Callable[[State], str | None]) -> None:
+        """C20: the answer of any node shows a state it had applied, and never goes back."""
+        self._report.held("C20")
+        message = exchange.message
+        serves = message.api != "ApiVersions" and self._is_broker(message)
+        wrong = self._shown.fault(exchange, fault, serves=serves)
+        if wrong is not None:
+            self._report.broken("C20", wrong)
+
+
+def _name(code: int) -> str:
+    return errors.error_name(code)

@@ -1,0 +1,109 @@
+"""Brokers' own state compared with the committed log: C23 BrokerLifeAsTold, and I24.
+
+A broker serves once the controller has unfenced it. It begins recovery once it has applied its own
+registration, and ends its controlled shutdown once it is fenced (KIP-631). The offset in its
+heartbeats is one that it has applied.
+"""
+
+from __future__ import annotations
+
+from kraftwreck.checkers.kraft.answers.exchanges import Commits
+from kraftwreck.checkers.kraft.answers.state import StateHistory, Versions
+from kraftwreck.checkers.kraft.answers.taken_in import LAG_NS
+from kraftwreck.checkers.kraft.invariants.controller import Controller
+from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_TRACE, Evidence
+from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.recorded.clocks import running_since
+from kraftwreck.histories.trace import TraceEvent
+
+SLACK_NS = 100_000_000
+"""How much the clocks of several hosts may differ after they were compared."""
+LATE_NS = 3_000_000_000
+_MS = 1_000_000
+RECOVERY, RUNNING, STOPPED = "recovery", "running", "stopped"
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge C23, and I24 for brokers with traces."""
+    report.unseen("C23", "no broker in this run" if evidence.trace.count else NO_TRACE)
+    told = [e for e in evidence.run.events if e.kind == "broker"]
+    if not told or evidence.trace.gaps:
+        return
+    commits = Commits.of(evidence)
+    lives = {(e.node, e.detail.get("broker_epoch")): e.incarnation for e in told}
+    _offsets(evidence, report, commits, lives)
+    history = Controller.of(evidence).history
+    if not history.whole or evidence.log.missing:
+        report.unseen("C23", NO_LOG)
+        return
+    ids = {name: number for number, name in evidence.names.items()}
+    for event in told:
+        at = evidence.moment(event)
+        if at is not None and event.node in ids:
+            wrong = _life(event, ids[event.node], at + SLACK_NS, commits, history)
+            report.held("C23")
+            if wrong is not None:
+                report.broken("C23", f"{event.node} {wrong}", [event])
+
+
+def _life(
+    event: TraceEvent, broker_id: int, until: int, commits: Commits, history: StateHistory
+) -> str | None:
+    state, epoch = event.detail.get("state"), event.detail.get("broker_epoch", -1)
+    if state == RECOVERY:
+        end, _ = commits.taken(event.node, until, event.incarnation)
+        if end <= epoch:
+            return f"recovers, but has applied its metadata only up to {end} (epoch {epoch})."
+        return None
+    if state not in (RUNNING, STOPPED) or (state == STOPPED and "reason" in event.detail):
+        return None
+    versions = history.brokers.get(broker_id, Versions())
+    stood = [
+        (broker, end)
+        for end, _, broker in versions.since(-1, commits.committed(until))
+        if broker is not None and broker.epoch == epoch
+    ]
+    if state == RUNNING and all(broker.fenced for broker, _ in stood):
+        return f"is in service (epoch {epoch}), but no record has unfenced it."
+    if state == STOPPED and stood and not stood[-1][0].fenced:
+        asked = next((i for i, (broker, _) in enumerate(stood) if broker.stopping), None)
+        fenced = asked is None or any(broker.fenced for broker, _ in stood[asked:])
+        since = commits.when(stood[-1][1])
+        # A fenced broker may be unfenced again by a late heartbeat.
+        if not fenced or (since is not None and until - since > LATE_NS):
+            return f"ends its shutdown (epoch {epoch}), but no record has fenced it."
+    return None
+
+
+def _offsets(
+    evidence: Evidence, report: Report, commits: Commits, lives: dict[tuple[str, object], int]
+) -> None:
+    """I24: a broker reports an offset that it has applied, and not one from long before.
+
+    ``lives`` are the incarnations of brokers by the epoch they report. Other heartbeats are those
+    of clients, which a broker forwards.
+    """
+    for message in evidence.of("BrokerHeartbeat"):
+        body, node = message.request, evidence.name(message.asker)
+        if body is None or message.sent < 0 or body["broker_id"] != message.asker:
+            continue
+        life = lives.get((node, body["broker_epoch"]))
+        if life is None:
+            continue
+        offset = body["current_metadata_offset"]
+        # The next incarnation may have begun within the millisecond, at a lower offset.
+        end, _ = commits.taken(node, message.sent + _MS, life)
+        report.held("I24")
+        if offset >= end and offset >= 0:
+            report.broken(
+                "I24",
+                f"{node} reports metadata offset {offset}, but has applied what lies below {end}.",
+            )
+        since = running_since(message.sent, LAG_NS, evidence.pauses.get(node, ()))
+        least, of = commits.taken(node, since)
+        if of == life and offset < least - 1:
+            report.broken(
+                "I24",
+                f"{node} reports metadata offset {offset}, but had applied what lies below {least}"
+                " long before.",
+            )

@@ -1,0 +1,194 @@
+"""How soon followers learn of a commit: L9 CommitIsHeard.
+
+A leader answers waiting fetches as soon as its high watermark has moved. If it does not, followers
+learn of a commit only when the wait of their fetch ends. L9 is judged only where nothing disturbs
+the cluster, and only in the simulator, which knows the speed of links and disks. One late answer
+proves nothing: of a faulty follower's answers most are late. Fetches that diverge or need a
+snapshot must be answered at once too.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
+from typing import Any
+
+from kraftwreck.checkers.kraft.invariants.evidence import NO_TRACE, Evidence
+from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.histories.message import Message
+from kraftwreck.histories.trace import TraceEvent
+
+BEFORE_NS = 2_000_000_000
+"""How long nothing may have been wrong before a judged commit."""
+DOWNLOAD = "download"
+FEWEST = 8
+FEWEST_ELSEWHERE = 3
+_US = 1000
+_LINGERING = frozenset(("partition", "network", "disk"))
+"""Faults with effects after their end: messages under way, or a flush in progress."""
+NOT_SIMULATED = "only the simulator knows how slow links and disks are"
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge L9."""
+    if not evidence.trace.count:
+        report.unseen("L9", NO_TRACE)
+        return
+    bound = _bound(evidence.run.test)
+    if bound is None:
+        report.unseen("L9", NOT_SIMULATED)
+        return
+    report.unseen("L9", f"fewer than {FEWEST} commits in quiet times that a follower waited for")
+    calm = _Calm(evidence)
+    followers, commits = _positions(evidence)
+    quiet = [each for each in commits if calm.around(each[0] - BEFORE_NS, each[0] + bound)]
+    for node, positions in followers.items():
+        _follower(evidence, report, node, positions, quiet, bound)
+    _elsewhere(evidence, report, calm, bound)
+
+
+def _follower(
+    evidence: Evidence,
+    report: Report,
+    node: str,
+    positions: tuple[list[int], list[TraceEvent]],
+    quiet: list[tuple[int, str, TraceEvent]],
+    bound: int,
+) -> None:
+    """A follower learns of most commits in time."""
+    times, told = positions
+    whole = _fetches_all(evidence.run.test)
+    late: list[TraceEvent] = []
+    judged = 0
+    for at, leader, event in quiet:
+        place = bisect_right(times, at) - 1
+        if node == leader or place < 0:
+            continue
+        now = told[place]
+        knows = now.state == "follower" and now.epoch == event.epoch and now.hw >= 0
+        if not knows or now.hw >= event.hw or not (whole or now.leo >= event.hw):
+            continue
+        after = told[place + 1 : bisect_right(times, at + bound)]
+        if now.kind == DOWNLOAD or any(later.kind == DOWNLOAD for later in after):
+            continue  # It fetches a snapshot, and learns of no commit meanwhile.
+        judged += 1
+        if all(later.hw < event.hw for later in after):
+            late.append(event)
+    if judged < FEWEST:
+        return
+    report.held("L9", judged)
+    if len(late) * 2 > judged:
+        report.broken(
+            "L9",
+            f"{len(late)} of {judged} times {node} learned of a commit more than "
+            f"{bound / 1e6:.0f} ms late, although nothing was wrong; the first was the high "
+            f"watermark {late[0].hw} of {late[0].node}.",
+            [late[0]],
+        )
+
+
+def _elsewhere(evidence: Evidence, report: Report, calm: _Calm, bound: int) -> None:
+    """A fetch that diverges, or needs a snapshot, is answered without waiting in purgatory."""
+    late: list[Message] = []
+    judged = 0
+    for message in evidence.of("Fetch"):
+        answer = message.response
+        if message.request is None or answer is None or message.sent < 0:
+            continue
+        if answer.diverging_epoch < 0 and answer.snapshot_end < 0:
+            continue
+        if not calm.undisturbed(message.sent, message.time):
+            continue
+        judged += 1
+        if message.time - message.sent > bound:
+            late.append(message)
+    if judged >= FEWEST_ELSEWHERE:
+        report.held("L9", judged)
+        if len(late) * 2 > judged:
+            wait = (late[0].time - late[0].sent) / 1e6
+            report.broken(
+                "L9",
+                f"{len(late)} of {judged} fetches that diverge or need a snapshot were not "
+                f"answered at once: that of {evidence.name(late[0].asker)} at offset "
+                f"{late[0].request.fetch_offset} after {wait:.0f} ms.",
+            )
+
+
+def _fetches_all(test: dict[str, Any]) -> bool:
+    """Whether one fetch returns all records."""
+    node = test["knobs"].get("node")
+    return not isinstance(node, dict) or int(node.get("fetch_max_bytes", 1 << 20)) >= 1 << 20
+
+
+def _bound(test: dict[str, Any]) -> int | None:
+    """Return the longest delay (ns) of a commit's news; None if a waiting fetch is no slower."""
+    knobs = test.get("knobs")
+    if test.get("simulated") is not True or not isinstance(knobs, dict):
+        return None
+    if len(test.get("controllers") or ()) == 1:
+        return None  # It commits at once, and its own disk, with snapshots to write, delays it.
+    disk = int(knobs["fsync_max"]) * int(knobs["slow_factor"])
+    bound = 3 * int(knobs["latency_max"]) + 4 * disk + 20_000
+    node = knobs.get("node")
+    wait = int(node.get("fetch_max_wait_ms", 500)) * 1000 if isinstance(node, dict) else 500_000
+    return bound * _US if bound < wait * 2 // 3 else None
+
+
+class _Calm:
+    """Times when nothing was wrong: no fault, no restart, no change of leader or voters."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        spans: list[tuple[int, int]] = []
+        begun: dict[int, int] = {}
+        for fault in evidence.run.faults:
+            if fault.phase == "start":
+                begun[fault.id] = fault.time
+            else:
+                # Delayed or repeated messages arrive after the end and hold up all behind them.
+                later = BEFORE_NS if fault.kind in _LINGERING else 0
+                spans.append((begun.pop(fault.id, fault.time), fault.done + later))
+        spans.extend((time, 1 << 62) for time in begun.values())
+        spans.sort()
+        self._begins = [begin for begin, _ in spans]
+        # By beginning: the latest end of all faults that began no later.
+        self._until = list(accumulate((end for _, end in spans), max))
+        self._moments = sorted(
+            moment
+            for event in evidence.run.events
+            if event.kind in ("state", "start", "truncate", "install", "voters", "resign")
+            and (moment := evidence.moment(event)) is not None
+        )
+
+    def undisturbed(self, begin: int, end: int) -> bool:
+        """Whether no fault is active at any time from ``begin`` to ``end``."""
+        place = bisect_right(self._begins, end)
+        return begin >= 0 and (place == 0 or self._until[place - 1] < begin)
+
+    def around(self, begin: int, end: int) -> bool:
+        """Whether nothing is wrong and nothing changes from ``begin`` to ``end``."""
+        if not self.undisturbed(begin, end):
+            return False
+        place = bisect_left(self._moments, begin)
+        return place >= len(self._moments) or self._moments[place] > end
+
+
+_Positions = dict[str, tuple[list[int], list[TraceEvent]]]
+
+
+def _positions(evidence: Evidence) -> tuple[_Positions, list[tuple[int, str, TraceEvent]]]:
+    """Return each node's appends, high watermarks and beginnings of snapshot fetches, and the
+    high watermarks of leaders in order."""
+    nodes: _Positions = {}
+    commits = []
+    for event in evidence.run.events:
+        if event.kind not in ("hw", "append", DOWNLOAD):
+            continue
+        at = evidence.moment(event)
+        if at is None:
+            continue
+        times, told = nodes.setdefault(event.node, ([], []))
+        times.append(at)
+        told.append(event)
+        if event.kind == "hw" and event.state == "leader":
+            commits.append((at, event.node, event))
+    return nodes, commits

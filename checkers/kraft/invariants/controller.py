@@ -1,0 +1,104 @@
+"""The committed metadata records, replayed once, and the rules that judge every step."""
+
+from __future__ import annotations
+
+from kraftwreck.checkers.kraft.answers.state import StateHistory
+from kraftwreck.checkers.kraft.invariants.broker_rules import BrokerRules
+from kraftwreck.checkers.kraft.invariants.eligible_rules import EligibleRules
+from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
+from kraftwreck.checkers.kraft.invariants.partition_rules import PartitionRules
+from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.invariants.topic_rules import TopicRules
+from kraftwreck.checkers.kraft.recorded.committed_log import Segment
+from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
+from kraftwreck.checkers.kraft.recorded.metadata_model import Fields, MetadataModel
+from kraftwreck.checkers.kraft.recorded.replay import Replay, Step, replay
+
+BY_RECORDS = ("C1", "C2", "C3", "C4", "C5", "C6", "C7", "C9", "C10", "C11", "C14")
+"""The ids that the replay judges, alone or together with captured messages."""
+
+
+class Controller:
+    """Findings about the controllers, from the committed log that they wrote."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.report = Report()
+        self.brokers = BrokerRules(self.report)
+        self.partitions = PartitionRules(self.report, evidence.run)
+        self.topics = TopicRules(self.report)
+        self.eligible = EligibleRules(self.report)
+        self.history = StateHistory()
+        self._batch: StoredBatch | None = None
+        self.report.proof = lambda: evidence.append_of(self._batch)
+        self.replay: Replay = replay(evidence.log, self)
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> Controller:
+        """Return the replay of ``evidence``'s log, made once."""
+        return evidence.run.derived("controller", lambda run: cls(evidence))
+
+    # --- events of the replay -------------------------------------------------------------
+
+    def begin(self, segment: Segment, model: MetadataModel) -> None:
+        """Begin a part of the log."""
+        self._batch = None
+        self.history.begin(segment.start, segment.end)
+        self.brokers.begin(model)
+        self.partitions.begin(model)
+        self.eligible.begin(model)
+
+    def before(self, name: str, fields: Fields, offset: int, model: MetadataModel) -> None:
+        """Judge a record before it is applied."""
+        self._batch = None
+        self.brokers.before(name, fields, offset, model)
+
+    def step(self, step: Step) -> None:
+        """Judge a record that was applied."""
+        self._batch = step.batch
+        self.history.step(step)
+        self.eligible.step(step)
+        change = step.change
+        if change is None:
+            return
+        if change.section == "partition":
+            self.partitions.step(step)
+        elif change.section == "broker":
+            self.brokers.step(step)
+            self.partitions.broker_changed(step)
+        else:
+            self.topics.step(step)
+            if change.section == "topic":
+                self.partitions.topic_changed(step)
+
+    def batch_end(self, batch: StoredBatch, count: int, model: MetadataModel) -> None:
+        """Judge a batch of which all records were applied."""
+        self._batch = batch
+        self.brokers.batch_end(batch, count, model)
+        self.partitions.batch_end(batch, count, model)
+        self.eligible.batch_end(batch, count, model)
+
+    def refused(self, offset: int, name: str, why: str, batch: StoredBatch) -> bool:
+        """Take in a record that contradicts the state; return whether a rule covers just that."""
+        self._batch = batch
+        return self.brokers.refused(offset, name, why) or self.topics.refused(offset, name, why)
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Report the results of the replay for C1 to C7, C10, C11 and C14."""
+    controller = Controller.of(evidence)
+    report.take(controller.report.findings)
+    for invariant, facts in controller.report.facts.items():
+        report.held(invariant, facts)
+    if not controller.replay.records:
+        for invariant in BY_RECORDS:
+            report.unseen(invariant, NO_LOG)
+    for invariant in ("C1", "C2", "C3"):
+        report.unseen(invariant, "no broker registered in this run")
+    for invariant in ("C4", "C5"):
+        report.unseen(invariant, "no partition was created or changed")
+    report.unseen("C6", "no partition changed its leader")
+    report.unseen("C7", "no partition had eligible leader replicas")
+    report.unseen("C14", "no reassignment in this run")
+    if not evidence.captured:
+        for invariant in ("C8", "C16"):
+            report.unseen(invariant, NO_MESSAGES)

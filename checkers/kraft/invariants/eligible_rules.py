@@ -1,0 +1,150 @@
+"""Eligible leader replicas (KIP-966): C7 ElrDisjoint, as every record must keep it."""
+
+from __future__ import annotations
+
+from kraftwreck.checkers.kraft.invariants.broker_rules import LARGEST_BATCH
+from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
+from kraftwreck.checkers.kraft.recorded.metadata_model import NO_LEADER, MetadataModel, Partition
+from kraftwreck.checkers.kraft.recorded.replay import Step
+
+MIN_INSYNC = "min.insync.replicas"
+TOPIC = 2
+RECOVERING = 1
+"""State after an unclean election: the former ISR and ELR are forgotten."""
+EVERYWHERE = ""
+"""The topic that a ClearElrRecord for all topics names."""
+
+
+class EligibleRules:
+    """Rules for the ELR.
+
+    The ELR and the ISR are disjoint, and a large enough ISR needs no ELR. A replica that leaves an
+    ISR below min.insync.replicas enters the ELR, except after an unclean shutdown or election. The
+    ELR contains only registered replicas. A new min.insync.replicas empties it.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._enabled = False
+        """Whether eligible leader replicas were enabled before the batch."""
+        self._changed: dict[str, int] = {}
+        """Topics, or all, of which the batch changes min.insync.replicas."""
+        self._cleared: set[str] = set()
+        self._created: set[str] = set()
+        self._gone: set[int] = set()
+        self._registered: set[int] = set()
+        self._left: list[tuple[str, set[int]]] = []
+        """By partition: replicas that left a too small ISR and are not in the ELR."""
+
+    def begin(self, model: MetadataModel) -> None:
+        """Continue the replay from ``model``."""
+        self._enabled = model.elr_enabled()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._changed.clear()
+        self._cleared.clear()
+        self._created.clear()
+        self._gone.clear()
+        self._registered.clear()
+        self._left.clear()
+
+    def step(self, step: Step) -> None:
+        """Judge a record that was applied."""
+        change = step.change
+        if step.name == "ClearElrRecord":
+            self._cleared.add(step.fields["topic_name"])
+        elif change is None:
+            return
+        elif change.section == "partition":
+            self._partition(step, change.key[0], change.key[1], change.old, change.new)
+        elif change.section == "topic" and change.old is None:
+            self._created.add(change.key)
+        elif change.section == "broker" and change.new is None:
+            self._gone.add(change.key)
+        elif step.name == "RegisterBrokerRecord":
+            self._registered.add(change.key)
+        elif change.section == "config" and change.key[2] == MIN_INSYNC:
+            kind, name, _ = change.key
+            self._changed[name if kind == TOPIC else EVERYWHERE] = step.offset
+
+    def _partition(
+        self, step: Step, topic_id: bytes, number: int, old: Partition | None, new: Partition
+    ) -> None:
+        if not step.model.elr_enabled():
+            return
+        name = f"{step.model.names.get(topic_id)}-{number} at offset {step.offset}"
+        self._report.held("C7")
+        both = set(new.isr) & set(new.elr)
+        if both:
+            self._report.broken("C7", f"{name}: {sorted(both)} are both in the ISR and in the ELR.")
+        strangers = set(new.elr) - set(new.replicas)
+        if strangers:
+            self._report.broken("C7", f"{name}: {sorted(strangers)} of the ELR are no replicas.")
+        if old is not None and old.leader == new.leader == NO_LEADER:
+            known = old.last_known_elr
+            if known and not old.isr and new.last_known_elr != known:
+                self._report.broken(
+                    "C7",
+                    f"{name}: the last known leader is forgotten while there is no leader:"
+                    f" {list(known)} becomes {list(new.last_known_elr)}.",
+                )
+        if new.leader != NO_LEADER and new.last_known_elr:
+            self._report.broken(
+                "C7",
+                f"{name}: {new.leader} leads, but the last known leader"
+                f" {list(new.last_known_elr)} is still remembered.",
+            )
+        told = step.model.config(topic_id, MIN_INSYNC)
+        if told is None or not told.isdigit():
+            return
+        least = min(int(told), len(new.replicas))
+        if step.fields.get("isr") is None:
+            return
+        if old is not None and len(new.isr) < least and new.recovery != RECOVERING:
+            left = set(old.isr + old.elr).intersection(new.replicas) - set(new.isr + new.elr)
+            if left:
+                self._left.append((f"{name}, min.insync.replicas {least}", left))
+        if len(new.isr) >= least and new.elr:
+            self._report.broken(
+                "C7",
+                f"{name}: the ISR {list(new.isr)} has min.insync.replicas {least}, but the ELR "
+                f"{list(new.elr)} is not empty.",
+            )
+
+    def batch_end(self, batch: StoredBatch, count: int, model: MetadataModel) -> None:
+        """Judge a batch of which all ``count`` records were applied."""
+        if self._enabled and count < LARGEST_BATCH:
+            if EVERYWHERE not in self._cleared:
+                for name in self._changed.keys() - self._cleared - self._created:
+                    self._report.broken(
+                        "C7",
+                        f"Offset {self._changed[name]} changes {MIN_INSYNC} of "
+                        f"{name or 'all topics'}, but eligible leader replicas stay.",
+                    )
+            if self._gone and model.elr_enabled():
+                self._left_in(batch, model)
+            if self._enabled and model.elr_enabled() and not self._changed:
+                self._left_out()
+        self._enabled = model.elr_enabled()
+        self._forget()
+
+    def _left_out(self) -> None:
+        for where, left in self._left:
+            lost = left - self._gone - self._registered
+            if lost:
+                self._report.broken(
+                    "C7", f"{where}: {sorted(lost)} left the ISR without entering the ELR."
+                )
+
+    def _left_in(self, batch: StoredBatch, model: MetadataModel) -> None:
+        gone = self._gone - model.brokers.keys()
+        for (topic_id, number), partition in model.partitions.items():
+            stays = gone.intersection(partition.elr)
+            if stays:
+                self._report.broken(
+                    "C7",
+                    f"After the batch at offset {batch.base} brokers {sorted(stays)} are no longer"
+                    f" registered, but still in the ELR of {model.names.get(topic_id)}-{number}.",
+                )

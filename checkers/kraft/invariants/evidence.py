@@ -1,0 +1,143 @@
+"""All evidence that the invariants are judged by, gathered once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from kraftwreck.checkers.kraft.recorded.committed_log import CommittedLog, committed_log
+from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
+from kraftwreck.checkers.kraft.recorded.disk_pass import DiskPass, disk_pass
+from kraftwreck.checkers.kraft.recorded.log_chain import BatchId
+from kraftwreck.checkers.kraft.recorded.trace_pass import TracePass, trace_pass
+from kraftwreck.checkers.recorded.clocks import after, node_clocks, pauses
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.histories.message import Message
+from kraftwreck.histories.trace import TraceEvent
+
+NO_TRACE = "no trace"
+NO_IMAGES = "no disk image"
+NO_MESSAGES = "messages were not captured"
+NO_LOG = "no committed metadata records on the disks"
+
+
+class Evidence:
+    """``trace`` is T4, ``disks`` T2, ``log`` T6 and ``messages`` T1 of docs/invariants.md."""
+
+    def __init__(self, run: RunData) -> None:
+        self.run = run
+        self.trace: TracePass = trace_pass(run)
+        self.names = dict(enumerate(run.nodes, start=1))
+        self._clocks = node_clocks(run.test)
+        self._steps: dict[str, list[int]] = {}
+
+    @cached_property
+    def disks(self) -> DiskPass:
+        return disk_pass(self.run)
+
+    @cached_property
+    def log(self) -> CommittedLog:
+        return committed_log(self.run)
+
+    @cached_property
+    def pauses(self) -> dict[str, list[tuple[int, int]]]:
+        return pauses(self.run.faults)
+
+    @cached_property
+    def _appends(self) -> dict[BatchId, TraceEvent]:
+        """Return the events in which leaders appended batches."""
+        return {
+            (event.detail["base"], event.epoch): event
+            for event in self.run.events
+            if event.kind == "append" and event.detail.get("by") == "leader"
+        }
+
+    def append_of(self, batch: StoredBatch | None) -> list[TraceEvent]:
+        """Return the event in which a leader appended ``batch``, if there is a trace of it."""
+        event = None if batch is None else self._appends.get((batch.base, batch.epoch))
+        return [] if event is None else [event]
+
+    def setting(self, name: str, default: int, node: int = 0) -> int:
+        """Return a setting of the nodes of a simulated run, or of that ``node``; ``default`` if it
+        was not set."""
+        test = self.settings_of(node)
+        knobs = test.get("knobs")
+        plain = knobs.get("node") if isinstance(knobs, dict) else None
+        settings = plain if isinstance(plain, dict) else test
+        return int(settings.get(name, default))
+
+    def settings_of(self, node: int) -> dict[str, Any]:
+        """Return ``test.json``; for a hasty node, with its own settings."""
+        test: dict[str, Any] = self.run.test
+        knobs = test.get("knobs")
+        if not isinstance(knobs, dict) or node not in (knobs.get("hasty_nodes") or ()):
+            return test
+        return {**test, "knobs": {**knobs, "node": {**knobs["node"], **knobs["hasty"]}}}
+
+    @property
+    def captured(self) -> bool:
+        """Whether messages between nodes were captured at all."""
+        return self.run.capture is not None
+
+    @property
+    def own_inputs(self) -> bool:
+        """Whether messages are from the input logs of the nodes that they reached."""
+        return self.run.capture is not None and self.run.capture.own_inputs
+
+    def steps(self, node: str, number: int) -> list[int]:
+        """Return, in order, times (ns since the start) at which node ``number`` took a step: those
+        of its traces and of the messages in its input log."""
+        known = self._steps.get(node)
+        if known is None:
+            moments = {self.moment(event) for event in self.run.events if event.node == node}
+            inputs = {
+                message.time
+                for messages in self.messages.values()
+                for message in messages
+                if (message.replier if message.response is None else message.asker) == number
+            }
+            known = self._steps[node] = sorted(inputs | {at for at in moments if at is not None})
+        return known
+
+    @cached_property
+    def messages(self) -> dict[str, list[Message]]:
+        """The captured messages by API, in order of time."""
+        by_api: dict[str, list[Message]] = {}
+        if self.run.capture is not None:
+            for message in self.run.capture.messages:
+                by_api.setdefault(message.api, []).append(message)
+        return by_api
+
+    def of(self, api: str) -> list[Message]:
+        """Return the messages of one API."""
+        return self.messages.get(api, [])
+
+    @cached_property
+    def cluster_id(self) -> str | None:
+        """The cluster's id as in the first Metadata response; None without one."""
+        told = (m.response["cluster_id"] for m in self.of("Metadata") if m.response)
+        return next(told, None)
+
+    def name(self, node: int) -> str:
+        """Return the name of a node."""
+        return self.names.get(node, f"node {node}")
+
+    def moment(self, event: TraceEvent) -> int | None:
+        """Return when (ns since the start of the test) an event happened, if clocks are known."""
+        clock = self._clocks.get(event.node)
+        return None if clock is None else clock.time(event.mono) * 1000
+
+    def instant(self, node: str, mono: int) -> int | None:
+        """Return when (ns since the start of the test) a node's monotonic clock showed ``mono``
+        (µs), if clocks are known."""
+        clock = self._clocks.get(node)
+        return None if clock is None else clock.time(mono) * 1000
+
+    def after(self, node: str, since: int, span: int) -> int:
+        """Return when (ns) ``span`` ns by the node's clock are over after ``since`` (ns)."""
+        return after(self._clocks.get(node), since, span)
+
+    @cached_property
+    def high_watermark(self) -> int:
+        """The highest high watermark that any node reported, -1 if none did."""
+        return max((hw for hw, _ in self.trace.chain.high_watermarks.values()), default=-1)

@@ -1,0 +1,96 @@
+"""Answers to Fetch: I28 FetchValidity.
+
+The traces give the leader's log. An answer with records, with a divergence or with a snapshot must
+be the one that this log calls for (KIP-595).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, Evidence
+from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.recorded.log_chain import START, BatchId, LogChain
+from kraftwreck.histories.message import Message
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge I28 by all answers without error."""
+    if not evidence.captured:
+        report.unseen("I28", NO_MESSAGES)
+        return
+    chain = evidence.trace.chain
+    tips = {
+        (evidence.trace.tracks[election.node].id, election.epoch): election.tip
+        for election in chain.elections
+    }
+    for message in evidence.of("Fetch"):
+        answer = message.response
+        if answer is None or answer.error or answer.partition_error:
+            continue
+        report.held("I28")
+        wrong = _leader(message, answer)
+        if wrong is None and message.request is not None:
+            tip = tips.get((message.replier, answer.leader_epoch))
+            wrong = _kind(message, answer, chain, tip)
+        if wrong is not None:
+            report.broken(
+                "I28",
+                f"{evidence.name(message.replier)} answers a fetch of "
+                f"{evidence.name(message.asker)} {wrong}",
+            )
+
+
+def _leader(message: Message, answer: Any) -> str | None:
+    if message.replier > 0 and answer.leader_id != message.replier:
+        return f"without error although the leader it names is {answer.leader_id}."
+    if message.request is not None and answer.leader_epoch != message.request.current_leader_epoch:
+        return (
+            f"of epoch {message.request.current_leader_epoch} without error in epoch "
+            f"{answer.leader_epoch}."
+        )
+    return None
+
+
+def _kind(message: Message, answer: Any, chain: LogChain, tip: BatchId | None) -> str | None:
+    asked = message.request
+    offset, epoch = asked.fetch_offset, asked.last_fetched_epoch
+    where = f"at (offset {offset}, epoch {epoch})"
+    diverging, snapshot = answer.diverging_epoch >= 0, answer.snapshot_end >= 0
+    if (diverging or snapshot) and message.records is not None:
+        return f"{where} with records, and also with a divergence or snapshot."
+    if diverging:
+        return _divergence(answer, chain, tip, offset, epoch, where)
+    if message.records is None:
+        return None
+    base, first, end = message.records
+    if not base <= offset < end:
+        return f"{where} with records from {base} to {end - 1}."
+    batch = chain.batches.get((base, first))
+    before = None if batch is None else batch.before
+    if base != offset or before is None:
+        return None
+    own = 0 if before == START else before[1]
+    if own != epoch:
+        return f"{where} with records, although epoch {own} precedes that offset in its log."
+    return None
+
+
+def _divergence(
+    answer: Any, chain: LogChain, tip: BatchId | None, offset: int, epoch: int, where: str
+) -> str | None:
+    told = f"(offset {answer.diverging_end}, epoch {answer.diverging_epoch})"
+    if answer.diverging_epoch > epoch:
+        return f"{where} with a divergence at {told}, of a later epoch."
+    if answer.diverging_epoch == epoch and answer.diverging_end >= offset:
+        return f"{where} with a divergence at {told}, which no batch of its log has."
+    at = tip
+    while at is not None and at != START and at[0] >= offset:
+        batch = chain.batches.get(at)
+        at = None if batch is None else batch.before
+    if at is None or at == START:
+        return None
+    batch = chain.batches.get(at)
+    if batch is not None and batch.last + 1 == offset and at[1] == epoch:
+        return f"{where} with a divergence at {told}, although its own log holds that record."
+    return None

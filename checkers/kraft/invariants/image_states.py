@@ -1,0 +1,50 @@
+"""Images of the metadata: I30 ImageIsReplay.
+
+Nodes that all make the same mistake agree with each other (I23). Therefore the image digests that
+nodes report are compared with the committed records, replayed by the checkers' own model.
+"""
+
+from __future__ import annotations
+
+from kraftwreck.checkers.kraft.answers.image_digest import NoDigestError, digests
+from kraftwreck.checkers.kraft.invariants.controller import Controller
+from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, Evidence
+from kraftwreck.checkers.kraft.invariants.report import Report
+
+DIGITS = 32
+"""Length of a digest; a text of another length cannot be compared."""
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge I30 by every reported digest."""
+    history = Controller.of(evidence).history
+    told = [
+        (event.detail["end"] if "end" in event.detail else event.detail["offset"] + 1, event)
+        for event in evidence.trace.states
+        if len(event.detail["digest"]) == DIGITS
+    ]
+    if not told:
+        report.unseen("I30", "no node reported a digest of its image")
+        return
+    if not history.ends:
+        report.unseen("I30", NO_LOG)
+        return
+    if not history.whole or history.others:
+        report.unseen("I30", "the committed log is not known completely")
+        return
+    known = history.reach
+    try:
+        right = digests(history, (end for end, _ in told if end <= known))
+    except NoDigestError as error:
+        report.unseen("I30", str(error))
+        return
+    for end, event in told:
+        if end <= known:
+            report.held("I30")
+            if right[end] != event.detail["digest"]:
+                report.broken(
+                    "I30",
+                    f"{event.node} ({event.kind}) holds another state up to offset {end} than the "
+                    "committed records give.",
+                    [event],
+                )

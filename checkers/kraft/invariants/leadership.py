@@ -1,0 +1,159 @@
+"""Leadership: I1 ElectionSafety, I15 RestartNotLeader, I18 CheckQuorum."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+
+from kraftwreck.checkers.kraft.deposed import slack_ns, stale_leaders, timeout_ns
+from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
+from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.recorded.disk_log import disk_logs
+from kraftwreck.checkers.kraft.recorded.log_chain import Election
+from kraftwreck.histories.message import Message
+
+SLACK_NS = 1_000_000_000
+"""How much later a captured answer may be than the request that resets the leader's timer."""
+
+ROUNDING_NS = 1_000_000
+"""Rounding of a node's clock readings to the test's clock and back."""
+
+_PROOF = ("Fetch", "FetchSnapshot", "UpdateRaftVoter")
+"""Requests of voters that reset the leader's check-quorum timer."""
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge I1, I15 and I18."""
+    trace = evidence.trace
+    if not trace.count:
+        for invariant in ("I1", "I15", "I18"):
+            report.unseen(invariant, NO_TRACE)
+    _one_leader(evidence, report)
+    report.held("I15", trace.kinds.get("start", 0) + len(trace.chain.elections))
+    for stale in stale_leaders(evidence.run, trace, [])[0]:
+        report.broken("I18", stale.explanation, stale.events)
+    if len(trace.chain.elections) > 1:
+        report.held("I18", len(trace.last_led))
+    _check_quorum(evidence, report)
+
+
+def _one_leader(evidence: Evidence, report: Report) -> None:
+    """I1: a node that claims an epoch, by message or in the log, led it."""
+    leaders = {
+        epoch: (leader, "its trace") for epoch, (leader, _) in evidence.trace.leaders.items()
+    }
+    report.held("I1", len(leaders))
+
+    def claim(epoch: int, leader: int, how: str) -> None:
+        known = leaders.setdefault(epoch, (leader, how))
+        if known[0] != leader:
+            report.broken(
+                "I1",
+                f"Epoch {epoch} has two leaders: {evidence.name(known[0])} ({known[1]}) and "
+                f"{evidence.name(leader)} ({how}).",
+            )
+
+    for log in disk_logs(evidence.run):
+        for batch in log.fresh:
+            if batch.leader is not None:
+                claim(batch.epoch, batch.leader, f"LeaderChange on {log.image.node}'s disk")
+    told: set[tuple[int, int, str]] = set()
+    for api in ("BeginQuorumEpoch", "EndQuorumEpoch"):
+        for message in evidence.of(api):
+            if message.request is not None:
+                told.add((message.request.leader_epoch, message.request.leader_id, api))
+    for message in evidence.of("Fetch"):
+        answer = message.response
+        if answer is not None and answer.error == answer.partition_error == 0:
+            told.add((answer.leader_epoch, answer.leader_id, "answer to Fetch"))
+    for epoch, leader, how in sorted(told):
+        claim(epoch, leader, how)
+    report.held("I1", len(told))
+
+
+def _check_quorum(evidence: Evidence, report: Report) -> None:
+    """I18: a leader that no majority fetches from resigns, by its own clock and capture."""
+    if not evidence.captured:
+        report.unseen("I18", f"one election at most, and {NO_MESSAGES}")
+        return
+    heard: dict[tuple[int, int], list[Message]] = {}
+    for api in _PROOF:
+        for message in evidence.of(api):
+            if message.request is not None:
+                reign = message.replier, message.request.current_leader_epoch
+                heard.setdefault(reign, []).append(message)
+    for election in evidence.trace.chain.elections:
+        _reign(evidence, report, election, heard)
+
+
+def _reign(
+    evidence: Evidence,
+    report: Report,
+    election: Election,
+    heard: dict[tuple[int, int], list[Message]],
+) -> None:
+    node, epoch = election.node, election.epoch
+    leader = evidence.trace.tracks[node].id
+    voters = set(election.event.detail["voters"])
+    begun = evidence.moment(election.event)
+    last_event = evidence.trace.last_led.get((node, epoch))
+    last = None if last_event is None else evidence.moment(last_event)
+    if begun is None or last is None or last_event is None or len(voters) < 2:
+        return
+    if evidence.trace.voter_changes:
+        return  # Only the trace can judge.
+    if evidence.own_inputs:
+        expired = _expiry_by_steps(evidence, node, leader)
+    elif evidence.pauses.get(node):
+        return  # Its clock stood still.
+    else:
+        expired = _expiry_with_slack(evidence, node)
+    report.held("I18")
+    # The leader counts in rounds, and leaves out fetches that diverge. Which fetches end a round
+    # is not specified; that a majority fetches within one timeout is.
+    needed = len(voters) // 2
+    since, fetched = begun, dict[int, int]()
+    for message in sorted(heard.get((leader, epoch), ()), key=lambda message: message.time):
+        now = message.time
+        if now < begun:
+            continue  # A node that knows no leader fetches from any node, even from candidates.
+        if now > last or expired(since, now):
+            break
+        if message.asker in voters and message.asker != leader:
+            fetched[message.asker] = now
+            if len(fetched) >= needed and not expired(sorted(fetched.values())[-needed], now):
+                since = now
+    if expired(since, last):
+        report.broken(
+            "I18",
+            f"{node} still leads epoch {epoch} {(last - since) / 1e9:.1f} s after a majority of "
+            f"{sorted(voters)} had fetched from it for the last time.",
+            [election.event, last_event],
+        )
+
+
+def _expiry_by_steps(evidence: Evidence, node: str, leader: int) -> Callable[[int, int], bool]:
+    """Return whether the check-quorum timer of ``since`` (ns) has run out before a time (ns).
+
+    Proof without a tolerance, for messages in the node's own input log. The node looks at its timer
+    at the end of every step, with the clock reading that the log holds. So it has run out if the
+    node took a whole step after the deadline and before the later time.
+    """
+    steps, timeout = evidence.steps(node, leader), timeout_ns(evidence.run.test)
+
+    def expired(since: int, now: int) -> bool:
+        deadline = evidence.after(node, since, timeout) + ROUNDING_NS
+        first = bisect_right(steps, deadline)
+        return first < len(steps) and steps[first] < now
+
+    return expired
+
+
+def _expiry_with_slack(evidence: Evidence, node: str) -> Callable[[int, int], bool]:
+    """Return the same for messages that were captured when their answers arrived."""
+    slack, timeout = slack_ns(evidence.run.test) + SLACK_NS, timeout_ns(evidence.run.test)
+
+    def expired(since: int, now: int) -> bool:
+        return now > since + slack and now > evidence.after(node, since + slack, timeout)
+
+    return expired

@@ -1,0 +1,240 @@
+"""Liveness after the last fault: L1 to L8, as far as traces and messages show.
+
+Each rule is judged only if the run lasted long enough after its last heal. The judged time ends
+before the harness stops the nodes. A rule that needs more time is not checked.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
+from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.recorded.node_track import Standing
+from kraftwreck.checkers.kraft.recovery import BOUND_NS, last_heal
+
+SETTLED_NS = 10_000_000_000
+"""Elections within this time are counted together."""
+
+MOST_ELECTIONS = 3
+MOST_REQUESTS = 20_000
+"""Requests of one node to another in a second; more is a busy loop."""
+
+_ALL = ("L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8")
+
+
+class _Watch(NamedTuple):
+    """The time from the last heal to the end of the judged time, ns since the test began."""
+
+    healed: int
+    until: int
+
+    @property
+    def long_enough(self) -> bool:
+        return self.until - self.healed >= BOUND_NS
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge liveness."""
+    run, trace = evidence.run, evidence.trace
+    _requests(evidence, report)
+    if not trace.count:
+        _all_unseen(report, NO_TRACE)
+        return
+    healed, open_faults = last_heal(run.faults)
+    if open_faults:
+        _all_unseen(report, "a fault never ended")
+        return
+    if run.ended is None:
+        _all_unseen(report, "the run does not record when the judged time ended")
+        return
+    positions = [track.at_end for track in trace.tracks.values()]
+    nodes = [node for node in positions if node.last is not None]
+    if any(node.last is not None and evidence.moment(node.last) is None for node in nodes):
+        _all_unseen(report, "clocks were not compared")
+        return
+    watch = _Watch(healed, run.ended)
+    _leader(evidence, report, watch, nodes)
+    _operations(evidence, report, watch)
+    _elections(evidence, report, watch)
+
+
+def _all_unseen(report: Report, why: str) -> None:
+    for invariant in _ALL:
+        report.unseen(invariant, why)
+
+
+def _leader(evidence: Evidence, report: Report, watch: _Watch, tracks: list[Standing]) -> None:
+    """L1, L2, L3, L4, L6: at the end all follow one leader, and nothing waits."""
+    short = f"only {(watch.until - watch.healed) / 1e9:.1f} s were watched after the last fault"
+    leaders = [t for t in tracks if t.state == "leader"]
+    newest = max(leaders, key=lambda t: t.epoch, default=None)
+    followed = newest is not None and all(
+        t is newest or (t.epoch == newest.epoch and t.state == "follower")
+        for t in tracks
+        if not _is_gone(t)
+    )
+    if followed:
+        report.held("L1", len(tracks))
+        report.held("L4", len(tracks))
+    elif not watch.long_enough:
+        report.unseen("L1", short)
+        report.unseen("L4", short)
+    else:
+        _stuck(evidence, report, watch, tracks, newest)
+    if newest is None or newest.last is None:
+        for invariant in ("L2", "L3", "L6"):
+            report.unseen(invariant, "there is no leader at the end")
+        return
+    if newest.last.hw == newest.last.leo:
+        report.held("L2")
+    elif not watch.long_enough:
+        report.unseen("L2", short)
+    else:
+        report.held("L2")
+        if _still_since(evidence, newest, watch.until - BOUND_NS):
+            report.broken(
+                "L2",
+                f"{newest.name} leads with log end {newest.last.leo}, and its high watermark has "
+                f"stayed at {newest.last.hw} for {BOUND_NS / 1e9:.0f} s.",
+                [newest.last],
+            )
+    _observers(evidence, report, watch, tracks, newest)
+    if not evidence.trace.voter_changes:
+        report.unseen("L6", "no voter was added or removed")
+    elif newest.voters_offset < newest.last.hw:
+        report.held("L6")
+    elif not watch.long_enough:
+        report.unseen("L6", short)
+    else:
+        report.broken(
+            "L6",
+            f"The voters of offset {newest.voters_offset} are not committed at the end (high "
+            f"watermark {newest.last.hw}).",
+            [newest.last],
+        )
+
+
+def _is_gone(track: Standing) -> bool:
+    return track.last is not None and track.last.kind in ("stop", "fatal")
+
+
+def _stuck(
+    evidence: Evidence,
+    report: Report,
+    watch: _Watch,
+    tracks: list[Standing],
+    newest: Standing | None,
+) -> None:
+    """Report that the nodes did not agree in time."""
+    for track in tracks:
+        if track.state in ("prospective", "candidate") and track.last is not None:
+            report.broken(
+                "L4",
+                f"{track.name} is {track.state} of epoch {track.epoch} at the end, "
+                f"{(watch.until - watch.healed) / 1e9:.0f} s after the last fault.",
+                [track.last],
+            )
+    who = "no node leads" if newest is None else f"{newest.name} leads epoch {newest.epoch}"
+    apart = [t for t in tracks if t is not newest and t.state != "follower" and not _is_gone(t)]
+    states = ", ".join(f"{t.name} {t.state} of epoch {t.epoch}" for t in apart) or "all follow it"
+    if newest is None or apart:
+        report.broken(
+            "L1",
+            f"{(watch.until - watch.healed) / 1e9:.0f} s after the last fault {who}; {states}.",
+            [t.last for t in tracks if t.last is not None],
+        )
+    report.held("L1", len(tracks))
+    report.held("L4", len(tracks))
+
+
+def _still_since(evidence: Evidence, track: Standing, begin: int) -> bool:
+    """Whether the high watermark has not moved since ``begin`` although records waited by then."""
+    moved = None if track.moved is None else evidence.moment(track.moved)
+    return moved is None or moved < begin
+
+
+def _observers(
+    evidence: Evidence, report: Report, watch: _Watch, tracks: list[Standing], leader: Standing
+) -> None:
+    """L3: brokers, which only observe, know the leader's high watermark too."""
+    voters = set(leader.voters) or set(evidence.names)
+    observers = [t for t in tracks if t.id not in voters and not _is_gone(t)]
+    if not observers:
+        report.unseen("L3", "no brokers in this run")
+        return
+    for track in observers:
+        behind = leader.hw - max(track.hw, 0)
+        if not watch.long_enough:
+            report.unseen("L3", "not watched for long enough after the last fault")
+        else:
+            report.held("L3")
+            if _still_since(evidence, track, watch.until - BOUND_NS) and behind > 0:
+                report.broken(
+                    "L3",
+                    f"{track.name}, an observer, is {behind} records behind the high watermark "
+                    f"{leader.hw} at the end.",
+                    [] if leader.last is None else [leader.last],
+                )
+
+
+def _operations(evidence: Evidence, report: Report, watch: _Watch) -> None:
+    """L5: operations that clients began after the last fault have ended in any way."""
+    begun = [call for call in evidence.run.calls if call.invoked >= watch.healed]
+    if not begun:
+        report.unseen("L5", "no operation was begun after the last fault")
+        return
+    for call in begun:
+        report.held("L5")
+        if call.completed is None and watch.until - call.invoked > 2 * BOUND_NS:
+            report.broken(
+                "L5",
+                f"Operation {call.f} began {(watch.until - call.invoked) / 1e9:.0f} s before the "
+                "end and never completed.",
+                operations=call.indices,
+            )
+
+
+def _elections(evidence: Evidence, report: Report, watch: _Watch) -> None:
+    """L7: without faults, a leader stays."""
+    begin = watch.healed + BOUND_NS
+    if watch.until - begin < SETTLED_NS:
+        report.unseen("L7", "not watched for long enough after the last fault")
+        return
+    report.held("L7")
+    moments = [(evidence.moment(e.event), e.event) for e in evidence.trace.chain.elections]
+    late = sorted(
+        ((at, event) for at, event in moments if at is not None and begin <= at <= watch.until),
+        key=lambda each: each[0],
+    )
+    for place in range(len(late) - MOST_ELECTIONS):
+        window = late[place : place + MOST_ELECTIONS + 1]
+        if window[-1][0] - window[0][0] <= SETTLED_NS:
+            report.broken(
+                "L7",
+                f"{len(window)} elections within {SETTLED_NS / 1e9:.0f} s, "
+                f"{(window[0][0] - watch.healed) / 1e9:.0f} s after the last fault.",
+                [event for _, event in window],
+            )
+            return
+
+
+def _requests(evidence: Evidence, report: Report) -> None:
+    """L8: no node exceeds :data:`MOST_REQUESTS` requests per second to a peer."""
+    if not evidence.captured:
+        report.unseen("L8", NO_MESSAGES)
+        return
+    counts: dict[tuple[int, int, int], int] = {}
+    for messages in evidence.messages.values():
+        for message in messages:
+            if message.request is not None and message.asker > 0:
+                key = (message.asker, message.replier, message.time // 1_000_000_000)
+                counts[key] = counts.get(key, 0) + 1
+    report.held("L8", len(counts))
+    for (asker, replier, second), count in counts.items():
+        if count > MOST_REQUESTS:
+            report.broken(
+                "L8",
+                f"{evidence.name(asker)} sent {count} requests to {evidence.name(replier)} in "
+                f"second {second}.",
+            )

@@ -1,0 +1,291 @@
+"""Sessions of brokers: C16 SessionFencing (KIP-631, KAFKA-18138).
+
+The active controller fences a silent broker within its session timeout and some periods. The time
+counts from the last contact or from the controller's claim, whichever was later. Only an active
+controller that stayed alive is judged.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from kraftwreck.checkers.kraft.invariants.broker_rules import HOLE
+from kraftwreck.checkers.kraft.invariants.controller import Controller
+from kraftwreck.checkers.kraft.invariants.evidence import Evidence
+from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.recorded.clocks import slowest
+from kraftwreck.histories.message import Message
+from kraftwreck.histories.operation import OK
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.protocol import errors
+
+SESSION_MS = 9000
+SLACK_NS = 3_000_000_000
+SIMULATED_SLACK_NS = 2_000_000_000
+_MS = 1_000_000
+_OF_BROKERS = ("beat", "ask", "twin", "restart", "unregister")
+"""Operations by which a broker may have contact with the controller."""
+
+NOBODY = -1
+"""Stands for all brokers: a controller that claims gives each a new session."""
+STOPPING = "pending-controlled-shutdown"
+"""The state that a broker reports as soon as its shutdown is requested."""
+POSSIBLE_NS = 500 * _MS
+"""The distance between the possible arrival times of a request that are tried."""
+
+
+class _Reign(NamedTuple):
+    """An active controller: from its claim to its last committed write, in ns. Its later decisions
+    may have been lost."""
+
+    node: str
+    begun: int
+    last: int
+    event: TraceEvent
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge C16."""
+    if not evidence.captured:
+        return
+    contacts: dict[int, list[int]] = {}
+    for api in ("BrokerHeartbeat", "BrokerRegistration"):
+        for message in evidence.of(api):
+            if message.request is not None:
+                contacts.setdefault(message.request["broker_id"], []).extend(_heard(message))
+    if not contacts:
+        report.unseen("C16", "no broker sent a heartbeat")
+        return
+    # Silent brokers are looked for eight times in a session, and found one after the other.
+    bound = int(session_ns(evidence) * slowest(evidence.run.test)) * 5 // 4
+    bound += SIMULATED_SLACK_NS if evidence.run.test.get("simulated") is True else SLACK_NS
+    unfenced = _unfenced(evidence)
+    report.unseen("C16", "no broker was unfenced in the part of the log that is left")
+    if unfenced is None:
+        report.unseen("C16", "the commit time of some registrations is unknown")
+        return
+    _early(evidence, report)
+    known = list(reigns(evidence))
+    for broker_id, times in sorted(contacts.items()):
+        times.sort()
+        for begin, end in unfenced.get(broker_id, ()):
+            report.held("C16")
+            _judge(evidence, report, broker_id, times, (begin, end), known, bound)
+
+
+def answered(evidence: Evidence) -> dict[int, list[int]]:
+    """Return by broker id when (ns) its requests were answered. :data:`NOBODY` has the claims, as
+    each controller that takes over gives every broker a whole session."""
+    found: dict[int, list[int]] = {}
+    for api in ("BrokerHeartbeat", "BrokerRegistration"):
+        for message in evidence.of(api):
+            answer = message.response
+            if not isinstance(message.request, dict) or not answer:
+                continue
+            if answer["error_code"] in (errors.NONE, errors.REQUEST_TIMED_OUT):
+                found.setdefault(message.request["broker_id"], []).append(message.time)
+    moments = (evidence.moment(claim) for claim in evidence.trace.claims)
+    found[NOBODY] = [moment for moment in moments if moment is not None]
+    return found
+
+
+def _heard(message: Message) -> tuple[int, ...]:
+    """Return when (ns) a request may have arrived. It is noted when it is answered, and the answer
+    may have waited for a commit, so any time between sending and answer is possible."""
+    if message.sent < 0:
+        return (message.time,)
+    return (*range(message.sent, message.time, POSSIBLE_NS), message.time)
+
+
+def session_ns(evidence: Evidence) -> int:
+    """Return the session time-out of the run's brokers."""
+    return evidence.setting("session_timeout_ms", SESSION_MS) * _MS
+
+
+def _unfenced(evidence: Evidence) -> dict[int, list[tuple[int, int]]] | None:
+    """Return when (ns) each broker was registered and not fenced: from the commit of one record
+    until the controller appended the other. The commit of that one depends on other nodes."""
+    spans: dict[int, list[tuple[int, int]]] = {}
+    since: dict[int, int] = {}
+    for state in Controller.of(evidence).brokers.states:
+        if state == HOLE:
+            since.clear()  # Their states are unknown until the log continues.
+            continue
+        offset, broker_id, is_unfenced = state
+        entry = evidence.trace.chain.committed.get(offset)
+        at = None if entry is None or entry.event is None else evidence.moment(entry.event)
+        if at is None:
+            return None
+        if is_unfenced:
+            since.setdefault(broker_id, at)
+        elif broker_id in since:
+            batch = evidence.trace.chain.batches.get(entry.id) if entry is not None else None
+            done = None if batch is None or batch.event is None else evidence.moment(batch.event)
+            until = at if done is None else min(at, done)
+            spans.setdefault(broker_id, []).append((since.pop(broker_id), until))
+    for broker_id, begin in since.items():
+        spans.setdefault(broker_id, []).append((begin, 1 << 62))
+    return spans
+
+
+def reigns(evidence: Evidence) -> list[_Reign]:
+    """Return the active controllers that were never paused."""
+    found = []
+    written = _last_written(evidence)
+    for claim in evidence.trace.claims:
+        last = written.get(claim.epoch)
+        last = None if last is None or last.node != claim.node else last
+        begun = evidence.moment(claim)
+        ended = None if last is None else evidence.moment(last)
+        if begun is not None and ended is not None and not evidence.pauses.get(claim.node):
+            found.append(_Reign(claim.node, begun, ended, claim))
+    return found
+
+
+def _last_written(evidence: Evidence) -> dict[int, TraceEvent]:
+    """Return for each epoch the node and time of the last committed batch of that epoch."""
+    chain = evidence.trace.chain
+    last: dict[int, tuple[int, TraceEvent]] = {}
+    for base, entry in chain.committed.items():
+        batch, epoch = chain.batches.get(entry.id), entry.id[1]
+        if batch is not None and batch.event is not None and base >= last.get(epoch, (-1,))[0]:
+            last[epoch] = base, batch.event
+    return {epoch: event for epoch, (_, event) in last.items()}
+
+
+def _judge(
+    evidence: Evidence,
+    report: Report,
+    broker_id: int,
+    times: list[int],
+    span: tuple[int, int],
+    reigns: list[_Reign],
+    bound: int,
+) -> None:
+    begin, end = span
+    for reign in reigns:
+        # The silence that this controller had to end: from its claim or the last contact on.
+        since = max(reign.begun, begin)
+        while True:
+            place = bisect_right(times, since + bound)
+            heard = times[place - 1] if place else -1
+            if heard <= since:
+                break
+            since = heard
+        deadline = since + bound
+        if deadline < min(end, reign.last):
+            report.broken(
+                "C16",
+                f"{reign.node}, active controller, got no request of broker {broker_id} for more "
+                f"than {bound / 1e9:.1f} s and did not fence it.",
+                [reign.event],
+            )
+            return
+
+
+# --- too early ----------------------------------------------------------------------------
+
+
+def _early(evidence: Evidence, report: Report) -> None:
+    """Check that no broker is fenced for silence too early.
+
+    A session begins with the claim of the controller and with each contact of the broker. Brokers
+    that may have sent want_fence, or are in controlled shutdown, are exempt. Only in the simulator
+    it is known when a request was sent, and which node answered it.
+    """
+    if evidence.run.test.get("simulated") is not True:
+        return
+    chain = evidence.trace.chain
+    span = session_ns(evidence) * 3 // 4
+    delay = append_ns(evidence)
+    claims: dict[int, TraceEvent] = {claim.epoch: claim for claim in evidence.trace.claims}
+    beats: dict[int, list[Message]] = {}
+    for api in ("BrokerHeartbeat", "BrokerRegistration"):
+        for message in evidence.of(api):
+            if message.request is not None:
+                beats.setdefault(message.request["broker_id"], []).append(message)
+    doubtful = [
+        (call.start, call.end)
+        for call in evidence.run.calls
+        if call.f in _OF_BROKERS and call.type != OK
+    ]
+    stopping = _stopping(evidence)
+    for offset, broker_id, epoch in Controller.of(evidence).brokers.fenced:
+        entry = chain.committed.get(offset)
+        batch = None if entry is None else chain.batches.get(entry.id)
+        if entry is None or batch is None or batch.event is None:
+            continue
+        claim, at = claims.get(entry.id[1]), evidence.moment(batch.event)
+        begun = None if claim is None else evidence.moment(claim)
+        if claim is None or at is None or begun is None or batch.event.node != claim.node:
+            continue
+        if any(begin <= at and at - 2 * span <= end for begin, end in doubtful):
+            continue
+        if stopping.get(epoch, at) < at:
+            continue  # It reports its stop at once, before any answer.
+        said = [m for m in beats.get(broker_id, ()) if m.sent <= at]
+        if any(_wishes(message) for message in said if at <= message.time + 2 * span):
+            continue  # However late it arrived: it may have been under way for long.
+        mine = [message for message in said if at - 2 * span <= message.sent]
+        report.held("C16")
+        own = evidence.trace.tracks[claim.node].id
+        stopped = evidence.pauses.get(claim.node, [])
+        decided = decided_at(stopped, at, delay)
+        heard = [
+            message.sent
+            for message in mine
+            if message.replier == own
+            and message.time <= decided
+            and message.api == "BrokerHeartbeat"
+            and message.request["broker_epoch"] == epoch
+            and message.response
+            and message.response["error_code"] == errors.NONE
+        ]
+        since = max([decided_at(stopped, begun, delay), *heard])
+        if evidence.after(claim.node, since, span) > at:
+            report.broken(
+                "C16",
+                f"{claim.node} fences broker {broker_id} (epoch {epoch}) at offset {offset}, "
+                f"{(at - begun) / 1e9:.2f} s after its claim and {(at - since) / 1e9:.2f} s after "
+                f"the last contact; a session lasts {session_ns(evidence) / 1e9:g} s.",
+                [claim, batch.event],
+            )
+
+
+def _stopping(evidence: Evidence) -> dict[int, int]:
+    """Return by broker epoch when (ns) brokers reported that they shut down."""
+    return {
+        event.detail["broker_epoch"]: moment
+        for event in evidence.run.events
+        if event.kind == "broker"
+        and event.detail["state"] == STOPPING
+        and (moment := evidence.moment(event)) is not None
+    }
+
+
+def decided_at(stopped: list[tuple[int, int]], told: int, delay: int) -> int:
+    """Return the earliest time (ns) of a decision that was reported at ``told``.
+
+    That is ``delay`` before the report. If the process was ``stopped`` meanwhile, it is ``delay``
+    before the stop.
+    """
+    moment = told - delay
+    for begin, end in sorted(stopped, reverse=True):
+        if begin <= told and end >= moment:
+            moment = min(moment, begin - delay)
+    return moment
+
+
+def append_ns(evidence: Evidence) -> int:
+    """Return how long before its append the controller may have decided on a record."""
+    knobs = evidence.run.test.get("knobs")
+    disk = int(knobs["fsync_max"]) * int(knobs["slow_factor"]) if isinstance(knobs, dict) else 0
+    return evidence.setting("linger_ms", 25) * _MS + 4 * disk * 1000 + _MS * 100
+
+
+def _wishes(message: Message) -> bool:
+    """Whether a request may be another reason to fence a broker."""
+    if message.api != "BrokerHeartbeat":
+        return True
+    return bool(message.request.get("want_fence") or message.request.get("want_shut_down"))

@@ -1,0 +1,110 @@
+"""State machines: I23 StateMachineAgreement, I24 AppliedMonotonic, I25 ListenerOrder, C12
+TransactionAtomic, I29 NoIllegalState."""
+
+from __future__ import annotations
+
+from kraftwreck.checkers.kraft.invariants.controller import Controller
+from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, NO_TRACE, Evidence
+from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.histories.trace import TraceEvent
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge what nodes applied, in which order, and the resulting states."""
+    trace = evidence.trace
+    for invariant in ("I23", "I25", "I29"):
+        if not trace.count:
+            report.unseen(invariant, NO_TRACE)
+    report.held("I25", trace.kinds.get("commit", 0) + trace.kinds.get("claim", 0))
+    report.held("I29", trace.kinds.get("start", 0))
+    _deliveries(evidence, report)
+    _states(evidence, report)
+    _log(evidence, report)
+    _applied(evidence, report)
+
+
+def _deliveries(evidence: Evidence, report: Report) -> None:
+    """I25: a listener begins at 0 or where a snapshot ends."""
+    ends = {end for end, _ in evidence.trace.snapshots}
+    ends |= {snapshot.id[0] for snapshot in evidence.log.snapshots}
+    for base, event in evidence.trace.first_deliveries:
+        if base not in ends:
+            report.broken(
+                "I25",
+                f"{event.node} delivers offset {base} first after its start, which is neither "
+                "offset 0 nor the end of a snapshot.",
+                [event],
+            )
+
+
+def _states(evidence: Evidence, report: Report) -> None:
+    """I23: digests of the metadata image at one offset are equal. I19: those of snapshots too."""
+    known: dict[tuple[int, int], TraceEvent] = {}
+    for event in evidence.trace.states:
+        detail = event.detail
+        end = detail["end"] if "end" in detail else detail["offset"] + 1
+        report.held("I23")
+        first = known.setdefault((end, detail["epoch"]), event)
+        if first.detail["digest"] != detail["digest"]:
+            made = "snapshot" in (first.kind, event.kind)
+            report.broken(
+                "I19" if made else "I23",
+                f"{first.node} ({first.kind}) and {event.node} ({event.kind}) hold different "
+                f"states up to offset {end}.",
+                [first, event],
+            )
+
+
+def _log(evidence: Evidence, report: Report) -> None:
+    """I23: the committed log has no contradictions; C12: its transactions are complete."""
+    log, replayed = evidence.log, Controller.of(evidence).replay
+    if not replayed.records:
+        report.unseen("I23", NO_LOG)
+        report.unseen("C12", NO_LOG)
+    report.unseen("C12", "no metadata transaction in this run")
+    report.held("I23", replayed.records)
+    report.held("C12", replayed.transactions)
+    for offset, why in replayed.refusals:
+        report.broken(
+            "I23", f"The committed record at offset {offset} contradicts those before it: {why}."
+        )
+    for why in replayed.transaction_errors:
+        report.broken("C12", f"Metadata transactions do not begin and end alternately: {why}.")
+    for snapshot in log.snapshots:
+        for first, last in replayed.open_ranges:
+            if first < snapshot.id[0] <= last:
+                report.broken(
+                    "C12",
+                    f"{snapshot.where}: snapshot {snapshot.id} ends inside the metadata "
+                    f"transaction of offsets {first} to {last}.",
+                )
+
+
+def _applied(evidence: Evidence, report: Report) -> None:
+    """I24: a broker's reported metadata offset never decreases, and is committed."""
+    if not evidence.captured:
+        report.unseen("I24", NO_MESSAGES)
+        return
+    report.unseen("I24", "no broker sent a heartbeat")
+    reached: dict[tuple[int, int], int] = {}
+    # Heartbeats may overtake each other in the network, so only the order of sending counts.
+    for message in sorted(evidence.of("BrokerHeartbeat"), key=lambda message: message.sent):
+        body = message.request
+        if body is None:
+            continue
+        report.held("I24")
+        key, offset = (body["broker_id"], body["broker_epoch"]), body["current_metadata_offset"]
+        if message.sent >= 0 and offset < reached.get(key, offset):
+            report.broken(
+                "I24",
+                f"Broker {key[0]} (epoch {key[1]}) reports metadata offset {offset} after "
+                f"{reached[key]}.",
+            )
+        if message.sent >= 0:
+            reached[key] = max(offset, reached.get(key, offset))
+        if offset >= evidence.high_watermark >= 0 and not evidence.trace.gaps:
+            report.broken(
+                "I24",
+                f"Broker {key[0]} (epoch {key[1]}) reports metadata offset {offset}, although the "
+                f"highest high watermark of the run is {evidence.high_watermark}.",
+            )

@@ -1,0 +1,107 @@
+"""Elections that the active controller holds by itself: L12 ElectionsByTime.
+
+Every ``leader.imbalance.check.interval.seconds`` partitions return to their preferred leaders.
+Every ``unclean.leader.election.interval.ms`` the controller elects leaders for partitions without
+one, if they may lose records. A partition must not wait for several intervals of one controller's
+time. In the simulator, which knows the speed of disks, the limit is little more than one interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kraftwreck.checkers.kraft.answers.config_values import is_true
+from kraftwreck.checkers.kraft.answers.exchanges import Commits
+from kraftwreck.checkers.kraft.answers.refusals import is_online
+from kraftwreck.checkers.kraft.answers.state import State, StateHistory
+from kraftwreck.checkers.kraft.invariants.controller import Controller
+from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, Evidence
+from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.invariants.sessions import append_ns, reigns
+from kraftwreck.checkers.kraft.recorded.metadata_model import NO_LEADER, Partition, PartitionKey
+from kraftwreck.checkers.recorded.clocks import slowest
+
+REBALANCE = "leader_imbalance_check_interval_seconds"
+UNCLEAN = "unclean_leader_election_interval_ms"
+SLACK_NS = 2_000_000_000
+SIMULATED_SLACK_NS = 500_000_000
+_SECOND = 1_000_000_000
+LONGEST_NS = 10 * _SECOND
+"""Runs are too short for longer intervals."""
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge L12."""
+    preferred = evidence.setting(REBALANCE, 300) * _SECOND
+    unclean = evidence.setting(UNCLEAN, 300_000) * 1_000_000
+    report.unseen("L12", "the intervals are minutes long, or no such election was needed")
+    if min(preferred, unclean) > LONGEST_NS or evidence.trace.gaps:
+        return
+    history = Controller.of(evidence).history
+    if not history.whole or evidence.log.missing:
+        report.unseen("L12", NO_LOG)
+        return
+    commits, drift = Commits.of(evidence), slowest(evidence.run.test)
+    simulated = evidence.run.test.get("simulated") is True
+    troubled = any(fault.kind == "disk" for fault in evidence.run.faults)
+    exact = append_ns(evidence) + SIMULATED_SLACK_NS if simulated and not troubled else 0
+    reigned = [(reign.begun, reign.last) for reign in reigns(evidence)]
+    for key, first, last, kind in _wanting(history):
+        interval = preferred if kind == "preferred" else unclean
+        if interval > LONGEST_NS:
+            continue
+        since, until = commits.when(first), commits.written(last)
+        if since is None:
+            continue
+        report.held("L12")
+        bound = int(interval * drift) + (exact or int(interval * drift) + SLACK_NS)
+        for begun, ended in reigned:
+            waited = min(until, ended) - max(since, begun)
+            if waited > bound:
+                name = State(history, first).name(key[0])
+                report.broken(
+                    "L12",
+                    f"{name}-{key[1]} waits for its {kind} election from offset {first} on for "
+                    f"{waited / 1e9:.1f} s of one controller's time; the interval is "
+                    f"{interval / 1e9:g} s.",
+                )
+                return
+
+
+def _wanting(history: StateHistory) -> Iterator[tuple[PartitionKey, int, int, str]]:
+    """Yield (partition, first state, state that ended it, kind) of each wait for an election.
+
+    A partition is examined after each change of itself, of a broker that could lead it, or of a
+    setting. Its wait continues through changes that do not end it.
+    """
+    brokers = sorted({end for v in history.brokers.values() for end, _, _ in v.since(-1, 1 << 62)})
+    settings = sorted({end for v in history.configs.values() for end, _, _ in v.since(-1, 1 << 62)})
+    turns = sorted({*brokers, *settings})
+    for key, versions in history.partitions.items():
+        changes = list(versions.since(-1, 1 << 62))
+        since, kind = -1, ""
+        for place, (end, _, partition) in enumerate(changes):
+            following = changes[place + 1][0] if place + 1 < len(changes) else 1 << 62
+            at_ease = partition is None or partition.leader == partition.replicas[0]
+            within = [] if at_ease else [t for t in turns if end < t < following]
+            for turn in [end, *within]:
+                wants = ""
+                if not at_ease and partition is not None:
+                    wants = _kind(State(history, turn), key[0], partition)
+                if kind and wants != kind:
+                    yield key, since, turn, kind
+                if wants != kind:
+                    since, kind = turn, wants
+        if kind:
+            yield key, since, 1 << 62, kind
+
+
+def _kind(state: State, topic_id: bytes, partition: Partition) -> str:
+    first = partition.replicas[0]
+    if partition.leader != NO_LEADER:
+        able = first in partition.isr and is_online(state, partition, first)
+        return "preferred" if able else ""
+    name = state.name(topic_id)
+    if name is None or not is_true(state.setting(name, "unclean.leader.election.enable")):
+        return ""
+    return "unclean" if any(is_online(state, partition, b) for b in partition.replicas) else ""

@@ -1,0 +1,309 @@
+"""Voter sets compared with logs (KIP-853): I31 VotersOfOwnLog, I32 AddedOnceCaughtUp and C17
+VoterChangeCommitted.
+
+On each node a voter set is in force from the append of its record until a newer one is appended or
+the record is truncated. An operator gets the acknowledgement once the record is committed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kraftwreck.checkers.kraft.answers.exchanges import Commits
+from kraftwreck.checkers.kraft.invariants.controller import Controller
+from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, NO_TRACE, Evidence
+from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.recorded.committed_log import DECODING, control_records
+from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch, disk_logs, read_batches
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.log.batch import BatchError
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.nodes.protocol.codec import ProtocolError
+from kraftwreck.nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS
+
+Set = frozenset[tuple[int, str]]
+"""(node id, directory id in hex) of the voters."""
+Records = dict[tuple[int, int], tuple[int, Set]]
+"""(offset, voters) by base offset and epoch of the batch."""
+Levels = dict[tuple[int, int], tuple[int, int] | None]
+"""(offset, kraft.version) by base offset and epoch of the batch; None for a known batch without
+such a record. A batch without a key was never read."""
+
+UNKNOWN = "0" * 32
+"""The directory of a voter whose disk is unknown."""
+
+NO_CHANGE = "no change of the voters in this run"
+STEP_NS = 1_000_000
+"""How much the times of a trace event and an answer of one step may differ."""
+
+
+@dataclass(slots=True)
+class _Node:
+    """A node's last report of voters, and the one that is due.
+
+    ``offset`` is None without a report. ``due`` is the reason and the offset that the voters must
+    be of (or, for a truncation, be below).
+    """
+
+    incarnation: int = -1
+    levels: list[tuple[int, int | None]] = field(default_factory=list)
+    """(offset, kraft.version) of the log's level records above ``base``, the level before them;
+    None from the first batch without evidence of its content."""
+    base: int | None = None
+    end: int = 0
+    tip: int | None = None
+    """The epoch of the log's last record, None if unknown."""
+    untold: bool = False
+    """Whether it may hold records that no trace reports: a node may write and die before it."""
+    offset: int | None = None
+    due: tuple[str, int] | None = None
+    cause: TraceEvent | None = None
+    known: Set | None = None
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge I31, I32 and C17."""
+    if not evidence.trace.count:
+        for invariant in ("I31", "I32"):
+            report.unseen(invariant, NO_TRACE)
+    records, levels = _records(evidence)
+    for invariant in ("I31", "I32", "C17"):
+        report.unseen(invariant, NO_CHANGE)
+    if records:
+        _own_logs(evidence, report, records, levels)
+        _caught_up(evidence, report)
+        _acknowledged(evidence, report)
+
+
+def _records(evidence: Evidence) -> tuple[Records, Levels]:
+    """Return the voter sets and levels in all batches that a disk image or the capture holds."""
+    capture = evidence.run.capture
+    batches: dict[tuple[int, int, int], StoredBatch] = {}
+    for log in disk_logs(evidence.run):
+        batches |= {(b.base, b.epoch, b.crc): b for b in log.fresh}
+    if capture is not None:
+        batches |= dict(read_batches(capture.batches))
+    found: Records = {}
+    levels: Levels = {}
+    for batch in batches.values():
+        key = batch.base, batch.epoch
+        levels.setdefault(key, None)
+        if not batch.control:
+            continue
+        try:
+            for offset, kind, fields in control_records(batch):
+                if kind == KRAFT_VOTERS:
+                    found[key] = (offset, _set(fields["voters"]))
+                elif kind == KRAFT_VERSION:
+                    levels[key] = (offset, fields["kraft_version"])
+        except (*DECODING, BatchError, ProtocolError):
+            continue
+    return found, levels
+
+
+def _set(voters: list[dict[str, Any]]) -> Set:
+    return frozenset((v["voter_id"], bytes(v["voter_directory_id"]).hex()) for v in voters)
+
+
+def _own_logs(evidence: Evidence, report: Report, records: Records, levels: Levels) -> None:
+    """I31: after an append or a truncation of a set a node reports the voters of its log."""
+    nodes: dict[str, _Node] = {}
+    for event in evidence.run.events:
+        node = nodes.get(event.node)
+        if node is None:
+            node = nodes[event.node] = _Node()
+        if event.incarnation != node.incarnation:
+            node.incarnation, node.due = event.incarnation, None
+        kind = event.kind
+        _leveled(report, node, event, levels)
+        if kind == "voters":
+            _known(report, event)
+            _told(report, node, event)
+        elif node.due is not None:
+            _silent(report, node, event)
+        if kind == "append":
+            entry = records.get((event.detail["base"], event.detail["epoch"]))
+            if entry is not None and node.offset is not None:
+                node.due, node.cause = ("append", entry[0]), event
+                node.known = entry[1]
+        elif kind == "truncate" and (node.offset or 0) >= event.detail["to"]:
+            node.due, node.cause = ("cut", event.detail["to"]), event
+
+
+def _known(report: Report, event: TraceEvent) -> None:
+    """I27: with kraft.version 1 every voter's disk is known; a set without one matches any."""
+    strangers = [int(i) for i, directory in event.detail["voters"] if directory == UNKNOWN]
+    if strangers and event.detail["kraft_version"] >= 1:
+        report.broken(
+            "I27",
+            f"{event.node} uses kraft.version {event.detail['kraft_version']}, but knows no "
+            f"disk of voters {strangers}.",
+            [event],
+        )
+
+
+def _leveled(report: Report, node: _Node, event: TraceEvent, levels: Levels) -> None:
+    """I31: kraft.version too is that of the node's own log, and is truncated with it."""
+    kind = event.kind
+    if kind == "append":
+        node.tip = event.detail["epoch"]
+        key = event.detail["base"], event.detail["epoch"]
+        entry = levels.get(key)
+        if entry is not None:
+            node.levels.append(entry)
+        elif key not in levels:
+            # Only a leader that was cut off held it: it may have changed the level.
+            node.levels.append((event.detail["base"], None))
+    elif kind in ("truncate", "start"):
+        while node.levels and node.levels[-1][0] >= event.leo:
+            node.levels.pop()
+        if kind == "start":
+            last_epoch = event.detail.get("last_epoch", node.tip)
+            node.untold |= event.leo > node.end or (node.tip or last_epoch) != last_epoch
+        if node.untold or event.leo == 0:  # That may be another disk.
+            node.levels.clear()
+            node.base = None
+        node.tip = event.detail.get("last_epoch")
+    elif kind == "install":
+        node.tip = event.detail["epoch"]
+        node.levels.clear()
+        node.base, node.untold = None, False
+    elif kind == "voters":
+        told = event.detail["kraft_version"]
+        if not node.levels and node.base is None:
+            node.base, node.end = told, event.leo
+            return
+        level = node.levels[-1][1] if node.levels else node.base
+        if level is None:
+            report.unseen("I31", "batches are missing from the evidence")
+        elif told != level:
+            report.broken(
+                "I31",
+                f"{event.node} uses kraft.version {told}; its log of {event.leo} records has "
+                f"{level}.",
+                [event],
+            )
+    node.end = event.leo
+
+
+def _told(report: Report, node: _Node, event: TraceEvent) -> None:
+    offset = event.detail["offset"]
+    told = frozenset((int(i), str(directory)) for i, directory in event.detail["voters"])
+    due, node.due, node.offset = node.due, None, offset
+    if due is None:
+        return
+    report.held("I31")
+    why, at = due
+    cause = [node.cause, event] if node.cause is not None else [event]
+    if why == "cut" and offset >= at:
+        report.broken(
+            "I31",
+            f"{event.node} still uses the voters of offset {offset}, which it has just truncated "
+            f"(to {at}).",
+            cause,
+        )
+    elif why == "append" and (offset != at or told != node.known):
+        report.broken(
+            "I31",
+            f"{event.node} has appended voters {sorted(node.known or ())} at offset {at}, but "
+            f"uses {sorted(told)} of offset {offset}.",
+            cause,
+        )
+
+
+def _silent(report: Report, node: _Node, event: TraceEvent) -> None:
+    assert node.due is not None
+    why, at = node.due
+    cause = [node.cause, event] if node.cause is not None else [event]
+    node.due = None
+    report.held("I31")
+    what = (
+        f"has truncated its log to {at} but keeps the voters of offset {node.offset}"
+        if why == "cut"
+        else f"has appended voters at offset {at} but keeps those of offset {node.offset}"
+    )
+    report.broken("I31", f"{event.node} {what}.", cause)
+
+
+def _caught_up(evidence: Evidence, report: Report) -> None:
+    """I32: a node is added as a voter only after it has fetched from the current leader."""
+    if not evidence.captured:
+        report.unseen("I32", NO_MESSAGES)
+        return
+    before: dict[str, tuple[int, dict[int, str]]] = {}
+    fetched: dict[tuple[int, int, int, str], int] = {}
+    for message in evidence.of("Fetch"):
+        asked, answer = message.request, message.response
+        if asked is None:
+            continue
+        # Hosts record requests without their answers, so the request must do.
+        served = answer is None or not (answer.error or answer.partition_error)
+        if served and (answer is None or (answer.diverging_epoch < 0 and answer.snapshot_end < 0)):
+            key = (
+                message.replier,
+                asked.current_leader_epoch,
+                asked.replica_id,
+                asked.directory.hex(),
+            )
+            # It may be parked at the leader, which counts it on arrival, and answered later.
+            asked_at = message.sent if message.sent >= 0 else message.time
+            fetched[key] = min(asked_at, fetched.get(key, asked_at))
+    ids = {name: number for number, name in evidence.names.items()}
+    for event in evidence.run.events:
+        if event.kind != "voters":
+            continue
+        now = {int(i): str(directory) for i, directory in event.detail["voters"]}
+        offset, level = event.detail["offset"], event.detail["kraft_version"]
+        last = before.get(event.node)
+        before[event.node] = (offset, now)
+        if last is None or event.state != "leader" or offset <= last[0] or level < 1:
+            continue
+        moment = evidence.moment(event)
+        for voter, directory in now.items():
+            if last[1].get(voter) == directory or moment is None or voter in last[1]:
+                continue
+            report.held("I32")
+            first = fetched.get((ids.get(event.node, -1), event.epoch, voter, directory))
+            if first is None or first > moment + STEP_NS:
+                report.broken(
+                    "I32",
+                    f"{event.node} makes node {voter} (directory {directory}) a voter, which has "
+                    f"fetched nothing from it in epoch {event.epoch}.",
+                    [event],
+                )
+
+
+def _acknowledged(evidence: Evidence, report: Report) -> None:
+    """C17: a change that an operator got acknowledged is committed."""
+    if not evidence.captured:
+        report.unseen("C17", NO_MESSAGES)
+        return
+    sets = [(offset, _set(voters)) for offset, voters in Controller.of(evidence).replay.voters]
+    history = Controller.of(evidence).history
+    if not history.whole or evidence.log.missing:
+        report.unseen("C17", NO_LOG)
+        return
+    commits = Commits.of(evidence)
+    for api, adds in (("AddRaftVoter", True), ("RemoveRaftVoter", False)):
+        for message in evidence.of(api):
+            if not isinstance(message.request, dict):
+                continue  # A controller that joins by itself does not wait for the commit.
+            exchange = commits.exchange(message)
+            if exchange is None or exchange.answer["error_code"] != errors.NONE:
+                continue
+            if adds and not exchange.request.get("ack_when_committed", True):
+                continue
+            report.held("C17")
+            voter = (
+                exchange.request["voter_id"],
+                bytes(exchange.request["voter_directory_id"]).hex(),
+            )
+            latest = [voters for offset, voters in sets if offset < exchange.low][-1:]
+            within = [v for offset, v in sets if exchange.low <= offset < exchange.high]
+            if not any((voter in voters) == adds for voters in latest + within):
+                report.broken(
+                    "C17",
+                    f"{exchange.where} that node {voter[0]} is {'now' if adds else 'no longer'} a "
+                    f"voter, but no such record is committed up to offset {exchange.high}.",
+                )

@@ -1,0 +1,120 @@
+"""Votes: I2 VoteOnce, I3 VotePersisted, I4 VoteUpToDate, I5 LeaderHasMajority, I6
+MonotonicEpoch, I16 PrevoteHarmless, I17 LeaderStickiness, I27 ObserverNotCounted."""
+
+from __future__ import annotations
+
+from kraftwreck.checkers.kraft.deposed import timeout_ns
+from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
+from kraftwreck.checkers.kraft.invariants.report import Report
+
+_MS = 1_000_000
+REQUEST_TIMEOUT_MS = 2000
+_BACKLOG_NS = 400_000_000
+"""How long a resumed process may take to process its backlog."""
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Count the facts of the trace pass; judge what messages add."""
+    trace, disks = evidence.trace, evidence.disks
+    if not trace.count:
+        for invariant in ("I2", "I3", "I4", "I5", "I6", "I16", "I17", "I27"):
+            report.unseen(invariant, NO_TRACE)
+        return
+    grants = trace.kinds.get("grant", 0)
+    report.held("I2", sum(len(track.votes) for track in trace.tracks.values()))
+    report.held("I3", disks.facts.get("I3", 0) + trace.restarts_after_vote)
+    report.unseen("I3", "no vote was followed by a restart or a disk image")
+    report.held("I4", grants)
+    report.held("I5", len(trace.chain.elections))
+    report.held("I6", trace.count + disks.facts.get("I6", 0))
+    report.held("I16", trace.prospective)
+    report.held("I27", len(trace.chain.elections))
+    _granted(evidence, report)
+    _stickiness(evidence, report)
+
+
+def _granted(evidence: Evidence, report: Report) -> None:
+    """I2 and I16 by messages: one candidate per epoch and disk; a pre-vote raises no epoch.
+
+    Only exchanges, requests with their answers, show the candidate of a granted vote.
+    """
+    votes: dict[tuple[int, bytes, int], int] = {}
+    for message in evidence.of("Vote"):
+        request, answer = message.request, message.response
+        if request is None:
+            continue
+        if request.pre_vote:
+            track = evidence.trace.by_id.get(message.asker)
+            report.held("I16")
+            if track is not None and not track.gap and request.epoch > track.epoch_seen:
+                report.broken(
+                    "I16",
+                    f"{evidence.name(message.asker)} asks for pre-votes of epoch {request.epoch}, "
+                    f"but was never in an epoch above {track.epoch_seen}.",
+                )
+            continue
+        if answer is None or not answer.vote_granted:
+            continue
+        voter = evidence.trace.by_id.get(message.replier)
+        if voter is not None and voter.wiped and not any(request.voter_directory):
+            continue  # It is unknown which of its disks voted.
+        report.held("I2")
+        key = message.replier, request.voter_directory, request.epoch
+        known = votes.setdefault(key, request.candidate_id)
+        if known != request.candidate_id:
+            report.broken(
+                "I2",
+                f"{evidence.name(message.replier)} granted its vote of epoch {request.epoch} to "
+                f"{evidence.name(known)} and to {evidence.name(request.candidate_id)}.",
+            )
+
+
+def _stickiness(evidence: Evidence, report: Report) -> None:
+    """I17: a follower that has recently fetched from its leader grants no pre-vote of that epoch.
+
+    An answer within the first request timeout may belong to a request of an earlier state, so it
+    does not count. An observer stays a follower after its fetch timeout.
+    """
+    if not evidence.captured:
+        report.unseen("I17", NO_MESSAGES)
+        return
+    report.unseen("I17", "no node requested a pre-vote")
+    report.held("I17", sum(1 for m in evidence.of("Vote") if m.request and m.request.pre_vote))
+    fetched: dict[tuple[int, int, int], list[int]] = {}
+    if not evidence.trace.follower_grants:
+        return
+    for message in evidence.of("Fetch"):
+        answer = message.response
+        if message.request is not None or answer is None:
+            continue  # The time of an answer is not the time of its arrival.
+        if answer.error == answer.partition_error == 0:
+            # By the sender of the request: answers by way of a bootstrap server do not count.
+            key = message.asker, message.replier, answer.leader_epoch
+            fetched.setdefault(key, []).append(message.time)
+    for since, event in evidence.trace.follower_grants:
+        at, begun = evidence.moment(event), evidence.instant(event.node, since)
+        if at is None or begun is None:
+            continue
+        own = evidence.trace.tracks[event.node].id
+        answers = fetched.get((own, event.leader, event.epoch), ())
+        span = evidence.setting("request_timeout_ms", REQUEST_TIMEOUT_MS, own) * _MS * 5 // 4
+        begun = evidence.after(event.node, begun, span)
+        # The backlog of a paused process may have been dropped as too late.
+        stopped = evidence.pauses.get(event.node, ())
+        known = [
+            time
+            for time in answers
+            if begun < time < at
+            and not any(begin <= time < end + _BACKLOG_NS for begin, end in stopped)
+        ]
+        count = len(known)
+        report.held("I17")
+        limit = timeout_ns(evidence.settings_of(own)) * 2 // 3  # timeout_ns is 1.5 fetch timeouts.
+        if count >= 2 and evidence.after(event.node, max(known), limit) > at:
+            report.broken(
+                "I17",
+                f"{event.node} follows {evidence.name(event.leader)} in epoch {event.epoch}, has "
+                f"fetched from it {count} times, and yet granted a pre-vote to "
+                f"{evidence.name(event.detail['candidate'])}.",
+                [event],
+            )

@@ -1,0 +1,281 @@
+"""The state of one node, from its trace events so far."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kraftwreck.checkers.kraft.recorded.log_chain import START, BatchId
+from kraftwreck.histories.trace import TraceEvent
+
+NO_DIRECTORY = "0" * 32
+"""The directory id of a voter whose disk is unknown."""
+
+
+FOREVER = 1 << 62
+
+
+class Standing(NamedTuple):
+    """A node's position at one instant: its last event by then (None if there is none), and the
+    last that moved its high watermark."""
+
+    name: str
+    id: int
+    state: str
+    epoch: int
+    hw: int
+    last: TraceEvent | None
+    moved: TraceEvent | None
+    voters: dict[int, str]
+    voters_offset: int
+
+
+class NodeTrack:
+    """One node's position, votes and log, over all its incarnations.
+
+    ``end`` is the log end offset that follows from appends and truncations, None while unknown.
+    ``unseen`` are ranges of offsets that were in the log at a start although their appends
+    were not traced (the process died between writing and reporting).
+    """
+
+    __slots__ = (
+        "_at_end",
+        "bases",
+        "bit",
+        "crcs",
+        "delivered",
+        "directory",
+        "end",
+        "epoch",
+        "epoch_at_start",
+        "epoch_seen",
+        "epoch_start",
+        "epoch_start_of",
+        "epochs",
+        "gap",
+        "given",
+        "gone",
+        "grown",
+        "hw",
+        "id",
+        "incarnation",
+        "jumps",
+        "last",
+        "lasts",
+        "leader",
+        "level",
+        "max_hw",
+        "moved",
+        "name",
+        "seq",
+        "settled",
+        "since",
+        "state",
+        "under_hw",
+        "unseen",
+        "until",
+        "voted",
+        "voters",
+        "voters_offset",
+        "votes",
+        "wiped",
+    )
+
+    def __init__(self, name: str, node_id: int, until: int = FOREVER) -> None:
+        self.until = until
+        """When the judged time ends, by the node's monotonic clock (µs)."""
+        self._at_end: Standing | None = None
+        self.name = name
+        self.id = node_id
+        self.bit = 1 << node_id
+        self.incarnation = 0
+        self.seq = -1
+        self.state = ""
+        self.last: TraceEvent | None = None
+        self.moved: TraceEvent | None = None
+        """The last event, and the last one that moved the high watermark."""
+        self.epoch_seen = -1
+        """The highest epoch ever, on any disk."""
+        self.gap = False
+        """Whether events of this node are missing."""
+        self.since = 0
+        """The time (µs of the node's clock) at which it entered its state."""
+        self.epoch = -1
+        self.epoch_at_start = -1
+        self.leader = -1
+        self.voted = -1
+        self.votes: dict[int, tuple[int, TraceEvent]] = {}
+        """Per epoch, the candidate the node voted for, and the event that shows it."""
+        self.jumps: list[tuple[int, int]] = []
+        """Epoch changes (from, to) seen within one incarnation."""
+        self.settled: set[int] = set()
+        """Epochs in which the node was seen as a follower of a leader, and so grants no votes."""
+        self.grown = False
+        """Whether this incarnation began with a longer or another log than was reported."""
+        self.hw = -1
+        self.max_hw = -1
+        """Highest high watermark of this incarnation."""
+        self.epoch_start = -1
+        self.epoch_start_of = -1
+        """Epoch whose leader this node was elected, and its first offset."""
+        self.bases: list[int] = []
+        self.epochs: list[int] = []
+        self.lasts: list[int] = []
+        self.crcs: list[int] = []
+        self.end: int | None = 0
+        self.unseen: list[tuple[int, int]] = []
+        self.under_hw = 0
+        """How many of the tracked batches were seen below the high watermark."""
+        self.delivered: int | None = None
+        """End offset of the records this incarnation delivered to the state machine; None while
+        there are none, -1 when it is unknown."""
+        self.directory: str | None = None
+        """The directory id of the disk in the last start event; None if it had none."""
+        self.wiped = False
+        """Whether the disk was ever replaced by an empty one."""
+        self.gone: dict[str | None, tuple[set[tuple[int, int]], list[tuple[int, int]]]] = {}
+        """Per directory id of a replaced disk: the (base, epoch) of the batches it held, and the
+        offsets it may have held without a trace."""
+        self.given: dict[tuple[str | None, int], int] = {}
+        """Per (directory, epoch), the candidate the node voted for, wiped disks included."""
+        self.voters: dict[int, str] = {}
+        """The voters in force by the node's last report: directory ids by node id."""
+        self.voters_offset = -1
+        self.level = 0
+        """Offset of the record with these voters, and kraft.version."""
+
+    def pass_end(self) -> None:
+        """Keep the position: the judged time ends before the next event."""
+        self._at_end = self._standing()
+        self.until = FOREVER
+
+    @property
+    def at_end(self) -> Standing:
+        """The position when the judged time ended; the present one until then."""
+        return self._at_end or self._standing()
+
+    def _standing(self) -> Standing:
+        return Standing(
+            self.name,
+            self.id,
+            self.state,
+            self.epoch,
+            self.hw,
+            self.last,
+            self.moved,
+            self.voters,
+            self.voters_offset,
+        )
+
+    def restart(self, leo: int) -> None:
+        """Begin a new incarnation with a log that ends at ``leo``."""
+        self.grown = self.end is None or leo > self.end
+        if self.end is None or leo > self.end:
+            self.unseen.append((self.end or 0, leo))
+        elif leo < self.end:
+            self.cut(leo)
+        self.end = leo
+        self.hw = self.max_hw = -1
+        self.under_hw = 0
+        self.delivered = None
+        self.epoch_start_of = -1
+
+    def replaced(self, begin: int, leo: int) -> None:
+        """Note that the log may have changed from offset ``begin`` up to its end ``leo``."""
+        self.cut(begin)
+        self.unseen.append((begin, leo))
+        self.end = leo
+        self.grown = True
+
+    def wipe(self) -> None:
+        """Begin with a new, empty disk: the node is another replica without promises."""
+        self.wiped = True
+        held = set(zip(self.bases, self.epochs, strict=True))
+        self.gone[self.directory] = held, list(self.unseen)
+        self.votes = {}
+        self.jumps = []
+        self.settled = set()
+        self.epoch = self.voted = self.leader = -1
+        self.cut(0)
+        self.unseen = []
+        self.voters = {}
+        self.voters_offset = -1
+
+    def begin_at(self, offset: int) -> None:
+        """Empty the log and continue at ``offset``, the end of a snapshot."""
+        self.cut(0)
+        self.bases, self.epochs, self.lasts, self.crcs = [], [], [], []
+        self.unseen = [(0, offset)]
+        self.under_hw = 0
+        self.end = offset
+
+    def forget(self) -> None:
+        """Forget all that missing events may have changed."""
+        self.gap = True
+        self.end = None
+        self.delivered = -1
+        self.state = ""
+
+    def push(self, base: int, epoch: int, last: int, crc: int) -> BatchId | None:
+        """Append a batch; return the batch before it, None if unknown."""
+        before: BatchId | None
+        if not self.bases:
+            before = START if base == 0 else None
+        elif self.lasts[-1] + 1 == base:
+            before = (self.bases[-1], self.epochs[-1])
+        else:
+            before = None
+        self.bases.append(base)
+        self.epochs.append(epoch)
+        self.lasts.append(last)
+        self.crcs.append(crc)
+        self.end = last + 1
+        return before
+
+    def cut(self, to: int) -> None:
+        """Remove the batches that end at or after offset ``to``."""
+        while self.lasts and self.lasts[-1] >= to:
+            self.bases.pop()
+            self.epochs.pop()
+            self.lasts.pop()
+            self.crcs.pop()
+        self.under_hw = min(self.under_hw, len(self.bases))
+        self.end = to
+
+    def tip(self) -> BatchId | None:
+        """The last batch, if the log is known up to its end."""
+        if not self.bases:
+            return START if self.end == 0 else None
+        if self.lasts[-1] + 1 != self.end:
+            return None
+        return (self.bases[-1], self.epochs[-1])
+
+    def is_one_of(self, voters: dict[int, str]) -> bool:
+        """Return whether this node, with its present disk, may be one of ``voters``."""
+        wanted = voters.get(self.id)
+        return wanted is not None and (
+            wanted == NO_DIRECTORY or self.directory is None or wanted == self.directory
+        )
+
+    def voted_with(self, voters: dict[int, str], base: int, epoch: int, last: int) -> bool:
+        """Return whether one of ``voters`` is a replaced disk of this node that held the batch:
+        its earlier acknowledgements count."""
+        wanted = voters.get(self.id)
+        if wanted is None:
+            return False
+        return any(
+            (base, epoch) in held or any(begin <= last < end for begin, end in unseen)
+            for directory, (held, unseen) in self.gone.items()
+            if wanted in (NO_DIRECTORY, directory)
+        )
+
+    def may_hold(self, offset: int) -> bool:
+        """Return whether ``offset`` may be in the log without a trace."""
+        return any(begin <= offset < end for begin, end in self.unseen)
+
+    def never_voted_in(self, epoch: int) -> bool:
+        """Return True if the trace shows all of this node's time in ``epoch``, and no vote."""
+        if self.wiped or epoch in self.votes:
+            return False
+        if epoch in self.settled:
+            return True
+        return any(before < epoch < after for before, after in self.jumps)

@@ -1,0 +1,1 @@
+"""A copy of the project with modules compiled by mypyc."""

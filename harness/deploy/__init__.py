@@ -1,0 +1,1 @@
+"""Deployment of any server over SSH: artefacts, processes by name, readiness, limits, files."""

@@ -1,0 +1,44 @@
+"""The result of a simulated run, whatever the system."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kraftwreck.checkers.recorded.capture import Capture
+from kraftwreck.checkers.recorded.run_data import DiskImage, RunData
+from kraftwreck.histories.fault import FaultEvent
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.simulation.failures import Failure
+from kraftwreck.simulation.knobs import WorldKnobs
+
+
+@dataclass(slots=True)
+class SimResult:
+    """The result of a simulated run. Times in ``ops`` and ``faults`` are nanoseconds of virtual
+    time; ``sim_s`` is the virtual duration in seconds."""
+
+    ops: list[Op]
+    events: list[TraceEvent]
+    faults: list[FaultEvent]
+    images: list[DiskImage]
+    failures: list[Failure]
+    digest: str
+    sim_s: float
+    processed: int
+    knobs: WorldKnobs
+    test: dict[str, Any]
+    capture: Capture
+
+    def data(self) -> RunData:
+        """Return the run as checkers need it."""
+        return RunData.from_memory(
+            self.ops,
+            self.events,
+            self.faults,
+            self.images,
+            self.test,
+            ordered=True,
+            capture=self.capture,
+        )

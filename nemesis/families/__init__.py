@@ -1,0 +1,1 @@
+"""Fault families that serve any system: one class for each family."""

@@ -1,1 +1,0 @@
-"""The drivers that carry out and undo faults, one file for each kind."""

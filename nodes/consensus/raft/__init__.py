@@ -1,0 +1,1 @@
+"""Textbook push Raft as a pure state machine, on the log and effects of the other core."""

@@ -1,0 +1,1 @@
+"""A replicated store of registers, sets, counters and lists on any consensus core."""

@@ -1,0 +1,1 @@
+"""One run: simulated in this process or another, judged from its folder, and replayed."""

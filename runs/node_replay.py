@@ -1,0 +1,126 @@
+"""Run the nodes of a real run again from their input logs, in this process or ahead of it.
+
+``python -m kraftwreck.runs.node_replay`` does so for the run in the current folder, and prints the
+results of all nodes as JSON. It imports little beyond the node code, so that it starts quickly.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kraftwreck.harness.archive import IMPORT_ROOT
+from kraftwreck.histories.store import SUMS
+
+INPUTS, TRACE = "inputs.log", "trace.jsonl"
+
+
+def main() -> None:
+    """Replay all nodes of the run in the current folder."""
+    results = [replay_node(folder) for folder in node_folders(Path())]
+    sys.stdout.buffer.write(msgspec.json.encode(results))
+
+
+def node_folders(run: Path) -> list[Path]:
+    """Return the folders of a run's nodes, in order of name."""
+    return sorted(path for path in (run / "nodes").glob("*") if path.is_dir())
+
+
+def replay_node(folder: Path) -> dict[str, Any]:
+    """Run the node recorded in ``folder`` again; see :func:`runs.replay.replay_nodes`."""
+    from kraftwreck.nodes.server.reexecution import replay
+
+    inputs, trace = folder / INPUTS, folder / TRACE
+    result: dict[str, Any] = {"node": folder.name, "same": None}
+    if not inputs.is_file():
+        return {**result, "reason": f"{inputs} is missing"}
+    try:
+        changed = _changed(folder)
+        if changed is not None:
+            return {**result, "same": False, "reason": changed}
+        found = replay(inputs, trace=trace if trace.is_file() else None, node=folder.name)
+    except (OSError, ValueError) as error:
+        return {**result, "reason": str(error)}
+    result |= {
+        "same": found.mismatch is None,
+        "starts": found.starts,
+        "inputs": found.inputs,
+        "outputs": found.outputs,
+        "traced": found.traced,
+        "torn": found.torn,
+    }
+    if found.mismatch is not None:
+        result["reason"] = f"line {found.mismatch.line}: {found.mismatch.reason}"
+    return result
+
+
+def _changed(folder: Path) -> str | None:
+    """Return why the recorded files differ from those on the host, None if they do not."""
+    path = folder / SUMS
+    if not path.is_file():
+        return None
+    recorded_sums = msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, Any]])
+    for name, sums in recorded_sums.items():
+        file = folder / name
+        content = file.read_bytes() if file.is_file() else b""
+        if hashlib.sha256(content).hexdigest() != sums.get("sha256"):
+            now, then = len(content), sums.get("bytes")
+            return f"{file} was changed after the run: {now} bytes, {then} on the host"
+    return None
+
+
+class ReplayAhead:
+    """A replay that begins when the recordings are there, while hosts are still being released.
+
+    It only saves time: without its result, the nodes are replayed in this process.
+    """
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def begin(self, folder: Path) -> None:
+        """Start replaying the nodes of the run in ``folder``, which may be renamed meanwhile."""
+        with suppress(OSError):
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "kraftwreck.runs.node_replay"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                # The process stays in this folder, whatever its name.
+                cwd=folder,
+                env={**os.environ, "PYTHONPATH": str(IMPORT_ROOT.absolute())},
+                start_new_session=True,
+            )
+
+    def results(self) -> list[dict[str, Any]] | None:
+        """Return the results once all nodes were replayed and are the same; otherwise None.
+
+        Differences are left to a replay that knows the folder's final name.
+        """
+        process = self._process
+        if process is None:
+            return None
+        out, _ = process.communicate()
+        self._process = None
+        if process.returncode != 0:
+            return None
+        results: list[dict[str, Any]] = msgspec.json.decode(out)
+        return results if results and all(r["same"] is True for r in results) else None
+
+    def close(self) -> None:
+        """End a replay whose results were not fetched."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""KRaft under test: how it is deployed, what clients ask of it."""

@@ -1,0 +1,41 @@
+"""Additions of KRaft to the faults of any system."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftwreck.harness.options import BROKER, CONTROLLER
+from kraftwreck.nemesis.registry import SystemFaults
+from kraftwreck.systems.kraft.faults.brokers import (
+    BrokerHost,
+    BrokerKill,
+    BrokerPartition,
+    BrokerPause,
+    BrokerPower,
+    BrokerTerminate,
+    QuorumNetwork,
+    QuorumWire,
+)
+from kraftwreck.systems.kraft.faults.membership import Voters
+from kraftwreck.systems.kraft.faults.roles import Roles, RolesKill, RolesPause, RolesSlow
+from kraftwreck.systems.kraft.faults.transitions import TRANSITIONS
+
+FAULTS: Final = SystemFaults(
+    families=(
+        BrokerPartition,
+        BrokerKill,
+        BrokerTerminate,
+        BrokerPause,
+        BrokerPower,
+        Voters,
+        QuorumNetwork,
+        QuorumWire,
+        BrokerHost,
+        Roles,
+        RolesKill,
+        RolesPause,
+        RolesSlow,
+    ),
+    transitions=TRANSITIONS,
+    roles=(CONTROLLER, BROKER),
+)

@@ -1,0 +1,1 @@
+"""Controllers and brokers on hosts, over SSH."""

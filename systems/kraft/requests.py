@@ -1,0 +1,83 @@
+"""Kafka requests as calls of clients, and what KRaft's clients remember."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kraftwreck.harness.client import Call, Invocation
+from kraftwreck.harness.workload import ClientSetting
+from kraftwreck.histories.operation import Op
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.protocol.request import KafkaRequest
+from kraftwreck.workloads.planned import PlannedWorkload
+
+
+def kafka_call(
+    node: str, api: str, version: int, body: dict[str, Any], timeout_ms: int = 5000
+) -> Call:
+    """Return the call of ``api`` (its schema name) on ``node``."""
+    return Call(node, KafkaRequest(api, version, body), timeout_ms)
+
+
+@dataclass(slots=True)
+class ClientState:
+    """The state that one client keeps between operations.
+
+    ``nodes`` are the names of the controllers in a fixed order; ``ids`` maps node ids to names.
+    ``gateways`` are the brokers to which writes go; if empty, they go directly to the active
+    controller. ``memory`` is the workload's own.
+    """
+
+    thread: int
+    nodes: Sequence[str]
+    ids: Mapping[int, str]
+    seed: int
+    leader: str | None = None
+    calls: int = 0
+    gateways: Sequence[str] = ()
+    memory: dict[str, Any] = field(default_factory=dict)
+
+
+class KraftClient:
+    """A client (:class:`~harness.client.Client`) that carries out a workload of KRaft's own.
+
+    ``forgets`` is the probability in percent that it forgets the leader before an operation.
+    """
+
+    def __init__(self, workload: KraftWorkload, state: ClientState, forgets: int = 0) -> None:
+        self.state = state
+        self._workload = workload
+        self._forgets = forgets
+
+    def invoke(self, op: Op) -> Invocation:
+        """Carry out ``op``."""
+        return self._workload.invoke(op, self.state)
+
+    def reset(self) -> None:
+        """Forget the leader."""
+        self.state.leader = None
+
+    def forget(self, number: int) -> None:
+        """Forget the leader before the operation ``number``, by draw."""
+        state = self.state
+        if draw_below(100, state.seed, "forget", state.thread, number) < self._forgets:
+            state.leader = None
+
+
+class KraftWorkload(PlannedWorkload):
+    """A workload that speaks Kafka; the base of all of KRaft's own."""
+
+    @abstractmethod
+    def invoke(self, op: Op, client: ClientState) -> Invocation:
+        """Carry out ``op``."""
+
+    def client(self, setting: ClientSetting) -> KraftClient:
+        """Return the client of one thread."""
+        ids = dict(enumerate(setting.nodes, start=1))
+        state = ClientState(
+            setting.thread, setting.nodes, ids, setting.seed, gateways=setting.gateways
+        )
+        return KraftClient(self, state, setting.forgets)

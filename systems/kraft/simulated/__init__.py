@@ -1,0 +1,1 @@
+"""KRaft in the simulator: its world, watches and invariants, and whole runs."""

@@ -1,0 +1,59 @@
+"""Watches for requests that are never answered (F2).
+
+A running process answers every request: at once, after a commit, or when the request's time is
+over. A missing answer leaves the sender without information, and the node keeps the request's state
+for ever. F2 is judged after the run, once the cluster has been healthy for a while.
+"""
+
+from __future__ import annotations
+
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import ClientCall, Host
+from kraftwreck.simulation.network import Rpc
+from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
+from kraftwreck.systems.kraft.simulated.binding import CONTROLLER_LISTENER
+
+PATIENCE = 5_000_000
+"""Microseconds within which a controller of a healthy cluster answers every request."""
+DEFAULT_TIMEOUT_MS = 30_000
+"""How long a broker may look for a controller if the request has no timeout."""
+
+
+class AnswerWatch:
+    """Judges the requests that are open on every host at the end."""
+
+    def __init__(self, world: World, failures: Failures) -> None:
+        self._world = world
+        self._failures = failures
+
+    def finish(self) -> None:
+        """Judge the open requests after the run, when the cluster has recovered."""
+        for host in self._world.hosts:
+            for request in host.tokens.values():
+                given = request.sent if isinstance(request, ClientCall) else request.arrived
+                since = max(given, host.resumed_at)
+                if since + self._patience(host, request) < self._world.now:
+                    self._failures.add(
+                        "F2",
+                        self._world.now,
+                        f"{host.name} has not answered {_what(request)} of"
+                        f" {request.sent / 1e6:.3f} s, {(self._world.now - since) / 1e6:.1f} s"
+                        " later",
+                    )
+
+    @staticmethod
+    def _patience(host: Host, request: Rpc | ClientCall) -> int:
+        if host.listener in ("", CONTROLLER_LISTENER):
+            return PATIENCE
+        body = request.request.body if isinstance(request, ClientCall) else {}
+        timeout_ms = body.get("timeout_ms", DEFAULT_TIMEOUT_MS)
+        return PATIENCE + int(timeout_ms) * 1000
+
+
+def _what(request: Rpc | ClientCall) -> str:
+    if isinstance(request, ClientCall):
+        return f"a client's {request.request.api}"
+    message = request.message
+    api = message.api if isinstance(message, ApiMessage) else type(message).__name__
+    return f"the {api} of node {request.source}"

@@ -1,0 +1,113 @@
+"""Watches for voters that do not start an election in time (F4).
+
+Raft makes progress because no voter waits for long (Ongaro's thesis, section 3.4). A follower
+without answers of its leader starts an election within a fetch timeout. Any other voter that knows
+no leader starts one within two election timeouts after its last attempt or vote, as timeouts are
+drawn from [T, 2T). A newer epoch alone does not restart the timeout: a voter that learns of one
+newer epoch after another would never start. The clock is the voter's own, without its pauses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.consensus.effects import ResponseReceived
+from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
+from kraftwreck.nodes.consensus.kraft.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    Request,
+)
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.voter_watch import VoterWatch
+
+SLACK = 1_000_000
+"""Microseconds that a node may take in addition to its settings."""
+
+_DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(QuorumConfig)}
+
+_KEEPS = frozenset(("unattached", "candidate", "resigned"))
+"""States that keep their deadline when a newer epoch makes them unattached."""
+
+_ANEW = frozenset(("start", "voters", "grant"))
+"""Events after which a node's timeout begins again: start, a new voter set, a granted vote."""
+
+
+class ElectionWatch:
+    """Knows since when each node without leadership has waited."""
+
+    def __init__(self, world: World, failures: Failures, voters: VoterWatch) -> None:
+        self._world = world
+        self._failures = failures
+        self._voters = voters
+        self._since: dict[int, int] = {}
+        self._limits = {host.id: _limits(world, host) for host in world.hosts}
+        world.on_trace.append(self._on_trace)
+        world.on_request.append(self._on_request)
+        world.on_response.append(self._on_response)
+
+    def finish(self) -> None:
+        """Judge the nodes that still wait after the run."""
+        for host in self._world.hosts:
+            last = host.last_trace
+            if last is not None and host.node is not None and not host.paused and not host.busy:
+                self._judge(host, last.state, last)
+
+    def _on_trace(self, host: Host, event: TraceEvent) -> None:
+        kind, now = event.kind, self._world.now
+        if kind == "state":
+            before = event.detail.get("from", "")
+            self._judge(host, before, event)
+            if event.state == "leader":
+                self._since.pop(host.id, None)
+            elif event.state != "unattached" or before not in _KEEPS:
+                self._since[host.id] = now
+        elif kind in _ANEW and not event.detail.get("pre"):
+            self._since[host.id] = now
+
+    def _on_request(self, host: Host, message: Request) -> None:
+        if isinstance(message, BeginQuorumEpochRequest | EndQuorumEpochRequest):
+            # The end of an epoch shortens the wait, but the new timeout begins then.
+            self._heard(host, message.leader_id)
+
+    def _on_response(self, host: Host, event: ResponseReceived) -> None:
+        self._heard(host, event.source)
+
+    def _heard(self, host: Host, source: int) -> None:
+        last = host.last_trace
+        if last is not None and last.state == "follower" and last.leader == source:
+            self._since[host.id] = self._world.now
+
+    def _judge(self, host: Host, state: str, event: TraceEvent) -> None:
+        """Judge the time in ``state``; ``event`` is the first after it, or the last one in it."""
+        limit, now = self._limits[host.id].get(state), self._world.now
+        if limit is None or host.stopping:
+            return  # A leader that shuts down waits for its successor, and starts no election.
+        since = max(self._since.get(host.id, now), host.resumed_at)
+        late = host.waited(since, now, SLACK) > limit
+        if late and self._voters.counts(host.name, host.id, host.disk.directory):
+            self._failures.add(
+                "F4",
+                self._world.now,
+                f"{host.name} was {state} in epoch {event.epoch} for"
+                f" {(self._world.now - since) / 1e6:.1f} s without starting an election",
+                event,
+            )
+
+
+def quorum_settings(world: World, host: Host) -> dict[str, Any]:
+    """Return the settings of the node's core: those of the run, defaults for the rest."""
+    return {**_DEFAULTS, **world.knobs.settings_of(host.id)}
+
+
+def _limits(world: World, host: Host) -> dict[str, int]:
+    """Return by state how long (µs) the node may wait in it."""
+    config = quorum_settings(world, host)
+    election = 2000 * config["election_timeout_ms"]
+    fetch = 1000 * config["fetch_timeout_ms"]
+    waiting = dict.fromkeys(("unattached", "prospective", "candidate", "resigned"), election)
+    return {**waiting, "follower": fetch}

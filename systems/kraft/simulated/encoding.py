@@ -1,0 +1,63 @@
+"""Quorum RPCs through the bytes of Kafka's protocol and back, as real nodes exchange them.
+
+Both directions of both messages use the code of ``nodes.server``, at the highest version, which
+all nodes here know. A node gets the decoded message. If a message cannot be written or read its
+sender fails, because no healthy node ever sends one.
+"""
+
+from __future__ import annotations
+
+from kraftwreck.nodes.consensus.effects import FatalError, Message
+from kraftwreck.nodes.protocol.apis import (
+    NAMES,
+    SUPPORTED,
+    decode_request_header,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from kraftwreck.nodes.protocol.codec import ProtocolError, decode
+from kraftwreck.nodes.server.wire import (
+    ShapeError,
+    api_of,
+    request_from_body,
+    request_to_body,
+    response_from_body,
+    response_to_body,
+)
+
+_CORRELATION_MASK = 2**31 - 1
+_BAD = (ProtocolError, ShapeError, KeyError, TypeError, ValueError, AttributeError)
+
+
+def carried_request(sender: int, correlation: int, message: Message) -> Message:
+    """Return ``message`` as its receiver reads it. Raises FatalError."""
+    api = api_of(message)
+    try:
+        version = SUPPORTED[api][1]
+        body = request_to_body(message, version, {})
+        frame = encode_request(
+            api, version, correlation & _CORRELATION_MASK, f"node-{sender}", body
+        )
+        key, version, received, _, start = decode_request_header(frame)
+        if received != correlation & _CORRELATION_MASK:
+            raise ProtocolError(f"request {correlation} arrives as {received}")
+        read, _ = decode(f"{NAMES[key]}Request", version, frame, start)
+        return request_from_body(NAMES[key], version, read)
+    except _BAD as error:
+        raise FatalError(f"a request that cannot be read, {api}: {error!r}") from error
+
+
+def carried_answer(request: Message, correlation: int, message: Message) -> Message:
+    """Return the answer to ``request`` as the node that sent it reads it. Raises FatalError."""
+    api = api_of(request)
+    try:
+        version = SUPPORTED[api][1]
+        body = response_to_body(message, version, {}, api)
+        frame = encode_response(api, version, correlation & _CORRELATION_MASK, body)
+        received, read = decode_response(api, version, frame)
+        if received != correlation & _CORRELATION_MASK:
+            raise ProtocolError(f"the answer to {correlation} is one to {received}")
+        return response_from_body(api, version, read)
+    except _BAD as error:
+        raise FatalError(f"an answer that cannot be read, {api}: {error!r}") from error

@@ -1,0 +1,168 @@
+"""Per-run settings of KRaft drawn from the seed: those of the world and those of the nodes.
+
+A run with a tiny fetch size or a slow disk reaches states that no fault reaches in a run
+with defaults (FoundationDB's BUGGIFY, by configuration). All times are microseconds unless
+the name says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import msgspec
+
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.simulation.knobs import WorldKnobs, draw_world, pick
+
+MOST_BROKERS = 3
+
+
+class Knobs(WorldKnobs, kw_only=True, frozen=True):
+    """The settings of one simulated world of KRaft.
+
+    ``node`` are fields of every node's ``NodeConfig``; the nodes in ``hasty_nodes`` give up on a
+    leader long before a leader of the others gives up itself. With ``wire`` quorum RPCs pass
+    through the bytes of the protocol; ``flip`` damages answers with records. ``defects`` is the
+    number of controller operations that fail as if their code were wrong. ``segment_bytes`` is the
+    size of the log's files.
+
+    With ``dynamic`` (KIP-853) the first ``first_voters`` controllers vote, and the others may be
+    added, or with ``auto_join`` add themselves. Otherwise all controllers are configured voters.
+    The ``upgrade``-th controller that claims its role, and later ones, then get a request to raise
+    kraft.version (0: none does). ``brokers`` are hosts beside the controllers that only observe;
+    with ``through_brokers`` clients send writes to them.
+    """
+
+    wire: bool = False
+    defects: int = 0
+    segment_bytes: int = 1 << 30
+    dynamic: bool = False
+    first_voters: int = 0
+    auto_join: bool = False
+    upgrade: int = 0
+    brokers: int = 0
+    through_brokers: bool = False
+
+    @property
+    def beside(self) -> int:
+        """The number of brokers."""
+        return self.brokers
+
+    def fitted(self, nodes: int, beside: int) -> Self:
+        """Return the settings for a cluster of fewer ``nodes``, and ``beside`` brokers."""
+        return msgspec.structs.replace(
+            super().fitted(nodes, beside),
+            brokers=beside,
+            through_brokers=self.through_brokers and beside > 0,
+            first_voters=min(self.first_voters, nodes),
+        )
+
+    def cluster(self, nodes: int) -> str:
+        """Return a description of the cluster, for people."""
+        quorum = "dynamic" if self.dynamic else "static"
+        brokers = f" and {_plural(self.brokers, 'broker')}" if self.brokers else ""
+        return f"{_plural(nodes, 'controller')} of a {quorum} quorum{brokers}"
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+_OF_THE_WORLD = tuple(
+    name for name in WorldKnobs.__struct_fields__ if name not in ("node", "hasty", "hasty_nodes")
+)
+"""Settings that are drawn for any core; ``request_timeout`` keeps its default."""
+
+Quorum = Literal["static", "dynamic", "mixed"]
+"""The kind of quorum to draw; ``mixed`` is either."""
+
+
+def draw_knobs(
+    seed: int,
+    nodes: int,
+    *,
+    quorum: Quorum = "static",
+    brokers: int | None = 0,
+    snapshots: bool = False,
+) -> Knobs:
+    """Return the settings of the run with this ``seed`` and ``nodes`` controllers.
+
+    Every setting has its default in about half of the runs. ``quorum`` and a number of
+    ``brokers`` replace the choice by the seed; without ``snapshots`` none are made.
+    """
+    world = draw_world(seed, nodes)
+    # Election and fetch timeouts are drawn together: a fetch timeout below the long poll plus a
+    # round trip deposes healthy leaders for ever, which is a misconfiguration, not a fault.
+    election, fetch = pick(
+        [(1000, 2000), (1000, 2000), (500, 1500), (1500, 1500), (300, 1000)], seed, "timeouts"
+    )
+    hasty: dict[str, int] = {}
+    hasty_nodes: tuple[int, ...] = ()
+    if draw_below(3, seed, "knob", "hasty") == 0:
+        hasty, fetch = {"fetch_timeout_ms": 1000}, 5000
+        hasty_nodes = tuple(
+            i for i in range(1, nodes + 1) if draw_below(4, seed, "knob", "hasty", i)
+        )
+    # A node that fetches batch by batch and flushes for half a second never catches up with a log
+    # that grows by brokers' heartbeats, so no node could vote for it.
+    piece = pick([1 << 20, 1 << 20, 1, 1, 200, 1_000], seed, "fetch-bytes")
+    if world.slow_disk and world.fsync_max > 20_000:
+        piece = max(piece, 1_000)
+    # Brokers' sessions are short, so that they end within a pause of seconds.
+    session, heartbeat = pick(
+        [(1000, 200), (1000, 300), (3000, 700), (6000, 1500)], seed, "session"
+    )
+    node: dict[str, Any] = {
+        "session_timeout_ms": session,
+        "heartbeat_interval_ms": heartbeat,
+        # With the defaults these tasks would not run within half a minute.
+        "leader_imbalance_check_interval_seconds": pick([300, 1, 1, 2], seed, "rebalance"),
+        "unclean_leader_election_interval_ms": pick([300_000, 1000, 1000, 3000], seed, "unclean"),
+        "default_partitions": pick([1, 1, 2, 3], seed, "default-partitions"),
+        "fetch_max_bytes": piece,
+        "linger_ms": pick([25, 25, 0, 5, 100], seed, "linger"),
+        "fetch_max_wait_ms": pick([500, 500, 50, 200], seed, "max-wait"),
+        "max_idle_ms": pick([500, 500, 2000, 5000], seed, "max-idle"),
+        "election_timeout_ms": election,
+        "fetch_timeout_ms": fetch,
+        **(_draw_snapshots(seed) if snapshots else {}),
+    }
+    dynamic = quorum == "dynamic" or (
+        quorum == "mixed" and draw_below(2, seed, "knob", "quorum") == 1
+    )
+    fewest = min(3, nodes)
+    hosts = pick([0, 0, 1, 2, MOST_BROKERS], seed, "brokers") if brokers is None else brokers
+    return Knobs(
+        **{name: getattr(world, name) for name in _OF_THE_WORLD},
+        wire=draw_below(6, seed, "knob", "wire") == 0,
+        defects=pick([0, 0, 0, 0, 1, 3], seed, "defects"),
+        segment_bytes=pick([1 << 30, 1, 1_000, 4_000], seed, "segment-bytes"),
+        dynamic=dynamic,
+        first_voters=pick([nodes, nodes, fewest], seed, "first-voters") if dynamic else nodes,
+        upgrade=0 if dynamic else pick([0, 0, 0, 1, 1, 2, 3, 4], seed, "upgrade"),
+        auto_join=dynamic and draw_below(3, seed, "knob", "auto-join") == 0,
+        brokers=hosts,
+        through_brokers=hosts > 0 and draw_below(2, seed, "knob", "through-brokers") == 0,
+        node=node,
+        hasty=hasty,
+        hasty_nodes=hasty_nodes,
+    )
+
+
+def _draw_snapshots(seed: int) -> dict[str, int]:
+    """Draw how often snapshots are made, how many are kept, and the size of fetched pieces.
+
+    A record takes some 50 to 150 bytes of log, so most runs make a snapshot every 10 to 80
+    records; with all defaults no run would make one.
+    """
+    if draw_below(4, seed, "knob", "snapshots") == 0:
+        return {}
+    return {
+        "snapshot_bytes": pick([1_000, 2_000, 4_000, 8_000], seed, "snapshot-bytes"),
+        "snapshot_interval_ms": pick([3_600_000, 3_600_000, 1_000, 3_000], seed, "snapshot-time"),
+        "retention_ms": pick([604_800_000, 604_800_000, 500], seed, "retention-time"),
+        "retention_bytes": pick([1, 1, 4_000, 100 << 20], seed, "retention"),
+        "clean_interval_ms": pick([200, 500, 2_000], seed, "clean-interval"),
+        "fetch_snapshot_max_bytes": pick([1 << 20, 200, 500, 2_000], seed, "snapshot-piece"),
+        "snapshot_piece_records": pick([500, 500, 20, 3], seed, "snapshot-records"),
+    }

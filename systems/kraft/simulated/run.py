@@ -1,0 +1,264 @@
+"""A complete test in virtual time: nodes, clients and faults, from a seed.
+
+Nodes, workload, schedule and injector are the same as on a real cluster; only the world differs.
+A run depends on nothing but its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from kraftwreck.harness.generator import Planned
+from kraftwreck.harness.options import BROKER, CONTROLLER, DYNAMIC, RunOptions, repeat_command
+from kraftwreck.harness.simulated.driver import InjectorFactory, VirtualDriver, virtual_driver
+from kraftwreck.harness.simulated.result import SimResult
+from kraftwreck.harness.workload import Workload, floor
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nodes.draw import draw
+from kraftwreck.simulation.disturbed import LATEST
+from kraftwreck.simulation.fence import fence
+from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.binding import kraft_world
+from kraftwreck.systems.kraft.simulated.capture import listen
+from kraftwreck.systems.kraft.simulated.cluster import SimulatedCluster
+from kraftwreck.systems.kraft.simulated.defects import plant
+from kraftwreck.systems.kraft.simulated.environment import SimulatedFaults
+from kraftwreck.systems.kraft.simulated.invariants import Invariants
+from kraftwreck.systems.kraft.simulated.knobs import Knobs, Quorum, draw_knobs
+from kraftwreck.systems.kraft.simulated.upgrade import Upgrade
+
+SECOND = 1_000_000
+RECOVERY_LIMIT = 30 * SECOND
+"""How long after the last heal the cluster may take to elect a leader again."""
+
+CATCH_UP_LIMIT = 10 * RECOVERY_LIMIT
+"""How long nodes that make progress may take to catch up."""
+
+CLIENT_WAIT = 10 * SECOND
+CHANGE_LIMIT = 60 * SECOND
+"""How long after the last heal voter changes may take."""
+
+SERVICE_LIMIT = 45 * SECOND
+"""How long brokers may take to return to service: the sessions of their predecessors must end."""
+
+FINAL_LIMIT = 60 * SECOND
+FINAL = "final"
+
+
+def simulate(
+    options: RunOptions,
+    workload: Workload,
+    schedule: Sequence[Fault],
+    injector: InjectorFactory,
+    *,
+    knobs: Knobs | None = None,
+    eager: bool = False,
+    only: Set[tuple[int, int]] | None = None,
+) -> SimResult:
+    """Run one test in virtual time and return everything that a real run would leave.
+
+    ``options.seed`` determines all random choices; by default ``knobs`` are drawn from it, too. The
+    phases are those of a real run: clients and faults for ``time_limit_s``, heal, wait for the
+    cluster to recover, final reads, disk images. With ``eager`` the run ends at the first failure
+    of an invariant, and its results are cut short. ``only`` are the operations that clients begin,
+    apart from the final ones (:class:`~harness.operations.Operations`).
+    """
+    seed = options.seed
+    knobs = _drawn(options) if knobs is None else knobs
+    limit = int(options.time_limit_s * SECOND)
+    cluster = SimulatedCluster(options.controller_names, seed, knobs)
+    names = cluster.names
+    with fence():
+        world = kraft_world(names, cluster.make_node, seed, knobs)
+        cluster.format_all(world)
+        watch = Invariants(
+            world, knobs.node.get("fetch_timeout_ms", 2000), cluster.configured_voters
+        )
+        capture = listen(world)
+        faults = SimulatedFaults(world, cluster)
+        if knobs.upgrade:
+            Upgrade(world, knobs.upgrade)
+        plant(world, cluster.controllers, seed, knobs.defects, limit)
+        driver = virtual_driver(
+            world,
+            workload,
+            options,
+            schedule,
+            injector(faults.env, lambda: world.now * 1000),
+            only=only,
+            nodes=cluster.controllers,
+            gateways=cluster.brokers if knobs.through_brokers else (),
+        )
+        driver.begin()
+        _boot_all(world, names, seed)
+        failed = watch.failures.__bool__ if eager else None
+        world.run(limit, stop=failed)
+        _heal(world, driver, names)
+        healed = world.now
+        if not (eager and watch.failures):
+            _wind_down(world, watch, faults, driver, workload.final(names))
+            watch.finish()
+        for name in names:
+            faults.take_image(name, FINAL)
+    test = _describe(options, world, cluster, schedule, healed)
+    test["floor"] = floor(workload, options.floor)
+    return SimResult(
+        ops=driver.ops,
+        events=world.events,
+        faults=driver.events,
+        images=faults.images,
+        failures=watch.failures.items,
+        digest=world.digest,
+        sim_s=world.now / SECOND,
+        processed=world.processed,
+        knobs=knobs,
+        test=test,
+        capture=capture,
+    )
+
+
+def _drawn(options: RunOptions) -> Knobs:
+    """Return the settings of the simulated world that the seed of ``options`` gives."""
+    dynamic = options.quorum == DYNAMIC or "membership" in options.faults
+    quorum: Quorum = "dynamic" if dynamic else "static"
+    return draw_knobs(options.seed, options.nodes, quorum=quorum, brokers=options.brokers)
+
+
+def _boot_all(world: World, names: Sequence[str], seed: int) -> None:
+    for name in names:
+        boot = draw(seed, "boot", name) % 200_000
+        world.at(boot, partial(_boot, world, name), f"boot {name}")
+
+
+def _heal(world: World, driver: VirtualDriver, names: Sequence[str]) -> None:
+    """End all faults and start every process that does not run."""
+    driver.heal()
+    world.wires.stop_damaging()
+    for name in names:
+        world.resume(name)
+        world.start(name)
+
+
+def _wind_down(
+    world: World,
+    watch: Invariants,
+    faults: SimulatedFaults,
+    driver: VirtualDriver,
+    final: Sequence[Planned],
+) -> None:
+    """Let the healed cluster recover, and open operations and voter changes end; then run the
+    final operations."""
+    _recover(world, watch)
+    admin = faults.admin
+    if admin.open:
+        world.run(world.now + CHANGE_LIMIT, stop=lambda: not admin.open)
+        if admin.open:
+            watch.failures.add(
+                "L6",
+                world.now,
+                f"{admin.open} voter changes were not complete {CHANGE_LIMIT // SECOND} s after the"
+                " last heal",
+            )
+    world.run(world.now + CLIENT_WAIT, stop=lambda: driver.idle)
+    driver.abandon()
+    _recover(world, watch)
+    if watch.service.missing():
+        deadline = world.now + SERVICE_LIMIT
+        while watch.service.missing() and world.now < deadline:
+            world.run(min(world.now + SECOND // 4, deadline))
+        watch.service.judge(SERVICE_LIMIT // SECOND)
+    driver.run_final(final)
+    world.run(world.now + FINAL_LIMIT, stop=lambda: driver.idle)
+    driver.abandon()
+
+
+def _boot(world: World, name: str) -> None:
+    world.start(name)
+
+
+def _recover(world: World, watch: Invariants) -> None:
+    """Let the healed cluster elect a leader and catch up; otherwise report a failure (L1)."""
+    goal = watch.logs.end_of_committed
+    deadline = world.now + RECOVERY_LIMIT
+    last = world.now + CATCH_UP_LIMIT
+    behind = (-1, -1)
+    while world.now < deadline:
+        world.run(min(world.now + SECOND // 4, deadline))
+        if _recovered(world, goal):
+            return
+        known = [host.last_trace for host in world.hosts if host.node and host.last_trace]
+        # A node with a new, slow disk is not stuck while it makes progress, and neither is a
+        # node that needs its vote.
+        ends = min(min((event.leo for event in known), default=-1), goal)
+        at = (max(behind[0], min((event.hw for event in known), default=-1)), max(behind[1], ends))
+        if at > behind:
+            behind = at
+            deadline = min(last, max(deadline, world.now + RECOVERY_LIMIT // 3))
+    states = ", ".join(
+        f"{h.name} {h.last_trace.state} of epoch {h.last_trace.epoch} at {h.last_trace.hw}"
+        if h.node is not None and h.last_trace is not None
+        else f"{h.name} dead"
+        for h in world.hosts
+    )
+    watch.failures.add(
+        "L1",
+        world.now,
+        f"the cluster did not recover after the last heal: {states}",
+    )
+
+
+def _recovered(world: World, goal: int) -> bool:
+    """Return whether all nodes follow one leader and have everything that was once committed."""
+    last = [host.last_trace for host in world.hosts if host.node is not None]
+    if len(last) < len(world.hosts):
+        return False
+    known = [event for event in last if event is not None]
+    leaders = [event for event in known if event.state == "leader"]
+    return (
+        len(leaders) == 1
+        and len({(event.epoch, event.leader) for event in known}) == 1
+        and all(event.state in ("leader", "follower") for event in known)
+        and all(event.hw >= max(goal, 1) for event in known)
+    )
+
+
+def _describe(
+    options: RunOptions,
+    world: World,
+    cluster: SimulatedCluster,
+    schedule: Sequence[Fault],
+    healed: int,
+) -> dict[str, Any]:
+    """Return the contents of ``test.json`` for a simulated run."""
+    return {
+        **options.as_json(),
+        "name": options.name,
+        "nodes": list(cluster.names),
+        "controllers": list(cluster.controllers),
+        "brokers": list(cluster.brokers),
+        "roles": dict.fromkeys(cluster.controllers, CONTROLLER)
+        | dict.fromkeys(cluster.brokers, BROKER),
+        "fault_model": {
+            "quorum": "dynamic" if cluster.knobs.dynamic else "static",
+            "first_voters": list(cluster.first_voters or cluster.configured_voters),
+            "power_loss": cluster.knobs.power_loss > 0 or any(f.kind == "power" for f in schedule),
+            "late_us": LATEST if any(f.kind == "network" for f in schedule) else 0,
+            "disk": sorted({f.shape for f in schedule if f.kind == "disk"}),
+            "wiped": [host.name for host in world.hosts if cluster.was_wiped(host.id)],
+        },
+        "options": options.as_json(),
+        "cluster": "sim",
+        "simulated": True,
+        "started_wall": 0,
+        "clock": {host.name: host.clock.told() for host in world.hosts},
+        "schedule": msgspec.to_builtins(list(schedule)),
+        "knobs": msgspec.to_builtins(world.knobs),
+        "healed": healed * 1000,
+        "judged_until": world.now * 1000,
+        "start_mono_us": 0,
+        "repeat": repeat_command(options),
+    }

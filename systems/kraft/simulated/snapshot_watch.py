@@ -1,0 +1,204 @@
+"""Watches snapshots: their names, their contents, and the logs beside them.
+
+I19: one name is one state on all nodes. A fetched snapshot was made by some node, and is fetched
+piece by piece from one leader of one epoch. I20: a name is the end of a committed batch and its
+epoch, and the file is whole. I21: a log that does not begin at 0 begins at or below the end of a
+snapshot. I22: a leader loads none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.consensus.effects import CleanLog, FinishSnapshot, InstallSnapshot
+from kraftwreck.nodes.consensus.kraft.messages import FetchSnapshotRequest
+from kraftwreck.nodes.log.snapshots import SnapshotCorruptError, snapshot_name, verify
+from kraftwreck.simulation.disk_index import Durable, SnapshotId
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.binding import disk_of
+from kraftwreck.systems.kraft.simulated.logs import LogWatch
+
+
+class SnapshotWatch:
+    """Compares all snapshots and images of the world with each other and with the log."""
+
+    def __init__(self, world: World, failures: Failures, logs: LogWatch) -> None:
+        self._world = world
+        self._failures = failures
+        self._logs = logs
+        self._contents: dict[SnapshotId, set[bytes]] = {}
+        self._new: dict[int, tuple[SnapshotId, bytes]] = {}
+        self._states: dict[tuple[str, int, int], tuple[str, str]] = {}
+        self._loaded: dict[str, int] = {}  # Processes that have loaded a snapshot.
+        self._begun: set[tuple[int, int, bytes, int, SnapshotId]] = set()  # Downloads.
+        self._early: list[tuple[TraceEvent, SnapshotId]] = []  # Of logs that are ahead.
+        world.on_disk.append(self._on_disk)
+        world.on_wipe.append(self._wiped)
+
+    # --- files ------------------------------------------------------------------------
+
+    def _on_disk(self, host: Host, effect: Durable) -> None:
+        """Compare ``effect`` with the log and with other snapshots before it reaches the disk."""
+        kind = type(effect)
+        if kind is FinishSnapshot:
+            assert isinstance(effect, FinishSnapshot)
+            self._settle(host)
+            name = effect.end_offset, effect.epoch
+            content = bytes(disk_of(host).parts.get(name, b""))
+            if _digest(content) not in self._contents.get(name, ()):
+                self._new[host.id] = name, content
+        elif kind is InstallSnapshot:
+            assert isinstance(effect, InstallSnapshot)
+            self._check_installed(host, (effect.end_offset, effect.epoch))
+        elif kind is CleanLog:
+            assert isinstance(effect, CleanLog)
+            start = effect.start_offset
+            if start > 0 and not any(end >= start for end, _ in disk_of(host).snapshots):
+                self._fail(
+                    "I21", f"{host.name} cleaned its log up to {start} without a snapshot of it"
+                )
+
+    def _settle(self, host: Host) -> None:
+        """Treat the snapshot that the node finished last as made by it, not fetched."""
+        new = self._new.pop(host.id, None)
+        if new is not None:
+            name, content = new
+            self._contents.setdefault(name, set()).add(_digest(content))
+            self._verify(host, name, content)
+
+    def _verify(self, host: Host, name: SnapshotId, content: bytes) -> None:
+        try:
+            verify(content, snapshot_name(*name))
+        except SnapshotCorruptError as error:
+            self._fail("I20", f"{host.name} has a snapshot that cannot be read: {error}")
+
+    def _found(self, name: SnapshotId, content: bytes) -> None:
+        """Note a whole snapshot that a start found: a failed disk may have completed it."""
+        known = self._contents.setdefault(name, set())
+        if _digest(content) not in known:
+            with contextlib.suppress(SnapshotCorruptError):
+                verify(content, snapshot_name(*name))
+                known.add(_digest(content))
+
+    def _check_installed(self, host: Host, name: SnapshotId) -> None:
+        new = self._new.pop(host.id, None)
+        if new is not None and new[0] == name:
+            self._fail(
+                "I19", f"{host.name} has fetched a snapshot {name} whose bytes no node has made"
+            )
+
+    def _wiped(self, host: Host) -> None:
+        self._new.pop(host.id, None)
+
+    # --- messages ---------------------------------------------------------------------
+
+    def asked(self, host: Host, request: FetchSnapshotRequest) -> None:
+        """Judge a request for a piece: a node that asks for a later one asked for the first."""
+        name = request.snapshot_end, request.snapshot_epoch
+        epoch = request.current_leader_epoch
+        download = host.id, request.replica_id, request.directory, epoch, name
+        if request.position == 0:
+            self._begun.add(download)
+        elif download not in self._begun:
+            self._fail(
+                "I19",
+                f"replica {request.replica_id} asked {host.name} in epoch {epoch} for snapshot"
+                f" {name} from byte {request.position} on, without the bytes before",
+            )
+
+    # --- traces -----------------------------------------------------------------------
+
+    def restarted(self, host: Host) -> None:
+        """Judge the log and snapshots of a node that has started again."""
+        self._settle(host)
+        disk = disk_of(host)
+        for name, content in disk.snapshots.items():
+            self._found(name, content)
+        latest = disk.latest
+        if disk.start > 0 and (latest is None or not disk.start <= latest[0] <= disk.end_offset):
+            self._fail(
+                "I21",
+                f"the log of {host.name} holds offsets {disk.start} to {disk.end_offset}, but its"
+                f" latest snapshot is {latest}",
+            )
+
+    def told(self, host: Host, event: TraceEvent, high: int) -> None:
+        """Judge a report of a snapshot (made, installed or loaded) or of an image.
+
+        ``high`` is the highest high watermark its process has known: a leader knows none at first.
+        """
+        detail = event.detail
+        kind = event.kind
+        if kind == "image":
+            self._check_state(event, kind, detail["offset"], detail["epoch"])
+            return
+        name = detail["end"], detail["epoch"]
+        if kind == "snapshot":
+            self._settle(host)
+            self._check_made(host, event, name, high)
+            self._check_state(event, kind, *name)
+        elif kind == "load" and self._loaded.get(event.node) != event.incarnation:
+            # A process begins with what is on its disk; a single voter leads at once.
+            self._loaded[event.node] = event.incarnation
+        elif event.state == "leader":
+            self._fail(
+                "I22",
+                f"{event.node} leads epoch {event.epoch} and took snapshot {name} ({kind})",
+                event,
+            )
+
+    def _check_made(self, host: Host, event: TraceEvent, name: SnapshotId, high: int) -> None:
+        end = name[0]
+        if name not in disk_of(host).snapshots:
+            self._fail("I20", f"{event.node} reported the missing snapshot {name}", event)
+        if end > high:
+            self._fail(
+                "I20",
+                f"{event.node} made snapshot {name} above its high watermark {high}",
+                event,
+            )
+        elif self._logs.is_ahead(host):
+            self._early.append((event, name))
+        else:
+            self._check_name(event, name)
+
+    def _check_name(self, event: TraceEvent, name: SnapshotId) -> None:
+        end, epoch = name
+        if self._logs.epoch_before(end) != epoch:
+            self._fail(
+                "I20",
+                f"{event.node} made snapshot {name}; the committed log has epoch"
+                f" {self._logs.epoch_before(end)} (None: no end of a batch) before {end}",
+                event,
+            )
+
+    def finish(self) -> None:
+        """Judge what had to wait until the run is over and all commits are known."""
+        for event, name in self._early:
+            self._check_name(event, name)
+
+    def _check_state(self, event: TraceEvent, kind: str, offset: int, epoch: int) -> None:
+        """I19, I23: all nodes that applied up to one offset have one state."""
+        digest = event.detail.get("digest")
+        if digest is None:
+            return
+        key = kind, offset, epoch
+        before, node = self._states.setdefault(key, (digest, event.node))
+        if before != digest:
+            self._fail(
+                "I19" if kind == "snapshot" else "I23",
+                f"{event.node} and {node} hold different states at offset {offset} of epoch"
+                f" {epoch} ({kind})",
+                event,
+            )
+
+    def _fail(self, kind: str, explanation: str, *events: TraceEvent) -> None:
+        self._failures.add(kind, self._world.now, explanation, *events)
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()

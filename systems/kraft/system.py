@@ -1,0 +1,260 @@
+"""Our own KRaft controllers and brokers, deployed over SSH: the main system under test."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kraftwreck.harness.archive import build_archive, digest, with_bytecode
+from kraftwreck.harness.capabilities import CAPABILITIES, MEMBERSHIP, Capability, Environment
+from kraftwreck.harness.client import Client, Connection
+from kraftwreck.harness.clusters.cluster import Host, Machines
+from kraftwreck.harness.options import CONTROLLER, DYNAMIC, RunOptions
+from kraftwreck.harness.remote.agent import AGENT, modules
+from kraftwreck.harness.remote.session import RemoteError, on_all
+from kraftwreck.harness.run_errors import Trouble
+from kraftwreck.harness.system import Deployed, Seen
+from kraftwreck.harness.workload import ClientSetting, Speaking, Workload
+from kraftwreck.nemesis.families.network import LINKS, RELAY
+from kraftwreck.systems.kraft.client import KafkaClient
+from kraftwreck.systems.kraft.remote.deployment import Deployment
+from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
+from kraftwreck.systems.kraft.remote.settings import Settings
+
+_QUORUM = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
+_WHO_LEADS: dict[str, Any] = {
+    "topics": [],
+    "allow_auto_topic_creation": False,
+    "include_topic_authorized_operations": False,
+}
+METADATA_VERSION = 12
+_ASK_TIMEOUT_MS = 700
+_POLL_S = 0.03
+_STOP_S = 0.3
+SNAPSHOTS = {
+    "metadata.log.max.record.bytes.between.snapshots": "4000",
+    "metadata.max.retention.bytes": "4000",
+    "metadata.log.segment.bytes": "4096",
+    "kraftwreck.clean.interval.ms": "1000",
+    "controller.quorum.fetch.snapshot.max.bytes": "700",
+}
+"""Settings with which a run of a minute makes snapshots, cleans its log, and fetches snapshots.
+
+A node that was away comes back to a log that begins after its own, and fetches in pieces.
+"""
+CHANGES_S = 60.0
+"""How long requested voter changes may take after the last fault (L6)."""
+
+
+class KraftDeployment:
+    """Running controllers and brokers (:class:`~harness.system.Deployed`)."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        self.remote = RemoteEnvironment(deployment)
+        self.env: Environment = self.remote.offered()
+        controllers = deployment.controllers
+        self._probes = {name: self._client(name, "kraftwreck-probe") for name in controllers}
+        self._watchers = {name: self._client(name, "kraftwreck-watch") for name in controllers}
+        self._broker_probes = {
+            name: deployment.client(name, "kraftwreck-probe", broker=True)
+            for name, role in deployment.roles.items()
+            if role != CONTROLLER
+        }
+
+    def _client(self, node: str, client_id: str) -> KafkaClient:
+        return self.deployment.client(node, client_id)
+
+    def connect(self, node: str, client_id: str) -> Connection:
+        """Return a client's connection to ``node``, its controller if it has one."""
+        return self._client(node, client_id)
+
+    def client(self, workload: Workload, setting: ClientSetting) -> Client:
+        """Return the client of one thread."""
+        assert isinstance(workload, Speaking)
+        return workload.client(setting)
+
+    def clocks(self) -> Mapping[str, int]:
+        """Return each host's monotonic clock minus ours, in microseconds."""
+        return self.remote.measure_clocks()
+
+    def clock_samples(self) -> Mapping[str, Sequence[tuple[int, int]]]:
+        """Return samples of the clocks of nodes whose clock was set."""
+        return self.remote.clock_samples()
+
+    def use(self, machines: Machines) -> None:
+        """Let faults crash and boot hosts."""
+        self.remote.machines = machines
+
+    def follow(self, seen: Seen) -> None:
+        """Call ``seen`` for each new trace event of the nodes."""
+        self.remote.follow(seen)
+
+    def unfollow(self) -> None:
+        """Stop following the traces."""
+        self.remote.unfollow()
+
+    def position(self) -> str:
+        """Return the leader of the highest epoch right now."""
+        claim = self._claim(self._watchers)
+        return f"leader {claim[1]} epoch {claim[0]}" if claim else "no leader"
+
+    def ready(self, timeout_s: float) -> str:
+        """Wait until the cluster is ready.
+
+        One controller leads with a high watermark, every controller reports it, and every broker
+        reports all of them unfenced. Before that, wait until no voter change is in progress.
+        """
+        begun = time.monotonic()
+        while (left := self.remote.open_changes) > 0:
+            if time.monotonic() - begun > CHANGES_S:
+                raise TimeoutError(f"{left} voter changes are still open after {CHANGES_S:g} s")
+            time.sleep(_POLL_S)
+        begun = time.monotonic()
+        while True:
+            claim = self._claim(self._probes)
+            missing = "the nodes do not agree on a leader"
+            if claim is not None:
+                wanted = self.deployment.hosts[claim[1]].node_id
+                seen = on_all(list(self._probes), self._controller_seen_by)
+                if all(controller == wanted for controller in seen.values()):
+                    fenced = self._fenced_somewhere()
+                    if not fenced:
+                        return f"leader {claim[1]} epoch {claim[0]}"
+                    missing = f"brokers still fenced: {', '.join(fenced)}"
+            if time.monotonic() - begun > timeout_s:
+                named = f"{claim[1]} leads epoch {claim[0]}" if claim else "there is no leader"
+                raise TimeoutError(f"{missing} after {timeout_s:g} s ({named})")
+            time.sleep(_POLL_S)
+
+    def _fenced_somewhere(self) -> list[str]:
+        """Return the brokers that some broker does not report unfenced: it may lag behind."""
+        reported = on_all(list(self._broker_probes), self._unfenced_at)
+        return [
+            name
+            for name in self._broker_probes
+            if any(self.deployment.hosts[name].node_id not in ids for ids in reported.values())
+        ]
+
+    def _unfenced_at(self, node: str) -> set[int]:
+        """Return the ids of the brokers that the node's broker reports unfenced."""
+        client = self._broker_probes[node]
+        answer = client.call("Metadata", METADATA_VERSION, _WHO_LEADS, _ASK_TIMEOUT_MS)
+        return (
+            {b["node_id"] for b in answer.response["brokers"]} if answer.status == "ok" else set()
+        )
+
+    def _claim(self, clients: Mapping[str, KafkaClient]) -> tuple[int, str] | None:
+        """Return (epoch, node) of the highest claim to lead with a high watermark."""
+
+        def ask(node: str) -> int | None:
+            answer = clients[node].call("DescribeQuorum", 1, _QUORUM, _ASK_TIMEOUT_MS)
+            if answer.status != "ok" or answer.response["error_code"] != 0:
+                return None
+            for topic in answer.response["topics"]:
+                for part in topic["partitions"]:
+                    leads = part["leader_id"] == self.deployment.hosts[node].node_id
+                    if part["error_code"] == 0 and leads and part["high_watermark"] >= 0:
+                        return int(part["leader_epoch"])
+            return None
+
+        claims = on_all(self.deployment.controllers, ask)
+        return max(((e, node) for node, e in claims.items() if e is not None), default=None)
+
+    def _controller_seen_by(self, node: str) -> int:
+        answer = self._probes[node].call("Metadata", METADATA_VERSION, _WHO_LEADS, _ASK_TIMEOUT_MS)
+        return int(answer.response["controller_id"]) if answer.status == "ok" else -1
+
+    def restore(self) -> list[Trouble]:
+        """Heal, resume and start every node; return the failures."""
+        return self.remote.restore()
+
+    def stop(self) -> None:
+        """End every node: SIGTERM, then SIGKILL; brokers get time for a controlled shutdown.
+
+        A leader that ends waits for answers that other ending nodes will not give.
+        """
+        self.deployment.stop_all(_STOP_S)
+
+    def collect(self, run: Path) -> None:
+        """Copy the nodes' files into ``run/nodes/<name>``."""
+        self.deployment.collect(run)
+
+    def close(self) -> None:
+        """End all connections and sessions."""
+        for clients in (self._probes, self._watchers, self._broker_probes):
+            for client in clients.values():
+                client.close()
+        self.remote.close()
+        self.deployment.close()
+
+
+def _network_drivers(options: RunOptions) -> frozenset[str]:
+    """Return the drivers on hosts (:mod:`harness.on_host.network`) for the faults of a run."""
+    if {"network", "wire", "roles-slow"}.isdisjoint(options.faults):
+        return frozenset()
+    drivers = {LINKS: "packets", RELAY: "messages"}
+    return frozenset(drivers[each] for each in drivers.keys() - set(options.lacking))
+
+
+class Kraft:
+    """The adapter (:class:`~harness.system.System`)."""
+
+    name = "kraft"
+    about = "KRaft controllers and brokers in Python: the metadata plane of Kafka"
+    default_workload = "metadata"
+    workloads: Sequence[str] = ("metadata", "register", "leader", "partitions")
+    checkers: Sequence[str] = ("conformance", "recovery")
+    offers: Sequence[Capability[Any]] = CAPABILITIES
+    replayable = True
+    """Its nodes leave input logs with which they can be run again."""
+
+    def lacking(self, options: RunOptions) -> Mapping[str, str]:
+        """Return what it does not offer: a static quorum has fixed voters."""
+        if options.quorum == DYNAMIC:
+            return {}
+        return {MEMBERSHIP.name: "the voters of a static quorum are fixed; add --quorum dynamic"}
+
+    def prepare(self, nodes: Path) -> None:
+        """Compile the code for hosts: the node code and the agents."""
+        with_bytecode(build_archive(nodes))
+        modules(AGENT)
+
+    def deploy(self, hosts: Sequence[Host], options: RunOptions, nodes: Path) -> Deployed:
+        """Install and start the node code of the folder ``nodes`` on ``hosts``.
+
+        Nothing is left running when this raises (``RemoteError``, one line).
+        """
+        settings = Settings(
+            seed=options.seed,
+            tree=nodes,
+            brokers=options.brokers,
+            combined=options.combined,
+            dynamic=options.quorum == DYNAMIC,
+            write_loss="power" in options.faults,
+            own_clocks="clock" in options.faults,
+            own_disks=not {"disk", "storage"}.isdisjoint(options.faults),
+            means=_network_drivers(options),
+            squeezable="squeeze" in options.faults,
+            other_tree=(options.other or nodes) if "restart" in options.faults else None,
+            extra=SNAPSHOTS if options.snapshots else {},
+        )
+        deployment = Deployment(hosts, settings)
+        try:
+            deployment.install_and_start()
+            return KraftDeployment(deployment)
+        except BaseException:
+            with contextlib.suppress(RemoteError):
+                deployment.stop_all()
+            deployment.close()
+            raise
+
+    def describe(self, nodes: Path) -> Mapping[str, Any]:
+        """Return the digest of the node code."""
+        return {"nodes": digest(build_archive(nodes))}
+
+
+SYSTEM = Kraft()

@@ -1,0 +1,1 @@
+"""The workloads that speak Kafka's administration."""

@@ -1,0 +1,369 @@
+"""Answers held against the committed log: C15, C18, C19, C20, C21; images: I30."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kraftwreck.checkers.kraft.answers.image_digest import digests
+from kraftwreck.checkers.kraft.answers.placement import fault
+from kraftwreck.checkers.kraft.answers.state import State, StateHistory
+from kraftwreck.checkers.kraft.invariants import check
+from kraftwreck.checkers.kraft.invariants.controller import Controller
+from kraftwreck.checkers.kraft.invariants.evidence import Evidence
+from kraftwreck.checkers.recorded.capture import Capture
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.nodes.protocol import errors
+
+TOPIC = bytes(15) + b"\x99"
+SECOND = 1_000_000_000
+
+
+def broken(run: RunData) -> set[str]:
+    result = check(run)
+    assert result.error is None
+    return {anomaly.type for anomaly in result.anomalies}
+
+
+@pytest.fixture
+def cluster(quorum: Any, records: Any) -> Any:
+    """n1 leads epoch 1 and is active; brokers 1, 2 and 3 are unfenced."""
+    quorum.one_epoch()
+    quorum.event("n1", "claim", {"epoch_start": 0})
+    for broker in (1, 2, 3):
+        epoch = quorum._end("n1")
+        quorum.write(records.register(broker, epoch))
+        quorum.write(records.fence(broker, epoch, -1))
+    return quorum
+
+
+def tell(
+    capture: Capture, quorum: Any, api: str, body: Any, answer: Any, *, since: float = 0.0
+) -> None:
+    """n1 has answered a request that was sent at the time ``since``."""
+    now = int(quorum.time * SECOND)
+    capture.api(now, -1, 1, api, body, answer, int(since * SECOND))
+
+
+def create(name: str = "t", **more: Any) -> dict[str, Any]:
+    topic = {"name": name, "num_partitions": 1, "replication_factor": 2, "assignments": [],
+             "configs": [], **more}  # fmt: skip
+    return {"topics": [topic], "validate_only": False}
+
+
+def done(code: int = 0, **more: Any) -> dict[str, Any]:
+    result = {"name": "t", "topic_id": TOPIC, "error_code": code, "num_partitions": 1,
+              "replication_factor": 2, **more}  # fmt: skip
+    return {"topics": [result]}
+
+
+def test_c18_a_topic_is_refused_as_there_and_never_was(
+    cluster: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    tell(capture, cluster, "CreateTopics", create(), done(36))
+    assert broken(make_run(None, cluster, capture=capture)) == {"C18"}
+
+
+def test_c18_a_refusal_may_be_true_of_any_state_on_the_way(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    since = cluster.time
+    cluster.write(records.topic(), records.partition([1, 2]))
+    cluster.write(records.remove_topic())
+    tell(capture, cluster, "CreateTopics", create(), done(36), since=since)
+    assert broken(make_run(None, cluster, capture=capture)) == set()
+    tell(capture, cluster, "CreateTopics", create(), done(36), since=cluster.time)
+    assert broken(make_run(None, cluster, capture=capture)) == {"C18"}
+
+
+def test_c18_an_illegal_name_is_accepted(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    since = cluster.time
+    cluster.write(records.topic("a b"), records.partition([1, 2]))
+    tell(capture, cluster, "CreateTopics", create("a b"), done(name="a b"), since=since)
+    assert broken(make_run(None, cluster, capture=capture)) == {"C18"}
+
+
+def test_c19_the_created_topic_differs_from_the_acknowledged_one(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    since = cluster.time
+    cluster.write(records.topic(), records.partition([1, 2]))
+    tell(capture, cluster, "CreateTopics", create(), done(), since=since)
+    assert broken(make_run(None, cluster, capture=capture)) == set()
+    tell(capture, cluster, "CreateTopics", create(num_partitions=2), done(), since=since)
+    assert broken(make_run(None, cluster, capture=capture)) == {"C19"}
+
+
+def test_c19_a_batch_reported_late_counts_from_the_next_commit(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    """n1 dies between its disk and its trace; other nodes report the batch much later."""
+    since = cluster.time
+    cluster.write(records.record("NoOpRecord"))
+    silent = cluster.events[-1].detail["base"]
+    cluster.write(records.topic(), records.partition([1, 2]))
+    tell(capture, cluster, "CreateTopics", create(), done(), since=since)
+    for event in cluster.events:
+        if event.kind in ("commit", "hw") and event.detail.get("base", event.hw - 1) == silent:
+            event.mono += 5_000_000
+    assert broken(make_run(None, cluster, capture=capture)) == set()
+
+
+def test_c15_a_broker_holds_a_partition_twice(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    since = cluster.time
+    cluster.write(records.topic(), records.partition([1, 1], [1]))
+    tell(capture, cluster, "CreateTopics", create(), done(), since=since)
+    assert "C15" in broken(make_run(None, cluster, capture=capture))
+
+
+def test_placement_by_racks_fenced_brokers_last_and_leaders_in_turns(
+    cluster: Any, make_run: Callable[..., Any]
+) -> None:
+    history = history_of(make_run(None, cluster))
+    state = State(history, history.reach)
+    assert fault(state, [[1, 2], [2, 3], [3, 1]]) is None
+    assert "could rotate" in (fault(state, [[1, 2], [1, 3]]) or "")
+    racks = {1: "a", 2: "a", 3: "b"}
+    for broker_id, versions in history.brokers.items():
+        broker = versions.at(history.reach)
+        assert broker is not None
+        fenced = broker_id == 1
+        versions.put(history.reach, broker._replace(rack=racks[broker_id], fenced=fenced))
+    history.shown.clear()
+    state = State(history, history.reach)
+    assert fault(state, [[2, 3]]) is None
+    assert "only racks ['a']" in (fault(state, [[2, 1]]) or "")
+    assert "is fenced" in (fault(state, [[1, 3]]) or "")
+    assert "a fenced broker is preferred" in (fault(state, [[3, 1]]) or "")
+
+
+def history_of(run: RunData) -> StateHistory:
+    return Controller.of(Evidence(run)).history
+
+
+def metadata(isr: list[int], controller: int = 1) -> dict[str, Any]:
+    part = {"error_code": 0, "partition_index": 0, "leader_id": 1, "leader_epoch": 0,
+            "replica_nodes": [1, 2], "isr_nodes": isr, "offline_replicas": []}  # fmt: skip
+    topic = {"error_code": 0, "name": "t", "topic_id": TOPIC, "partitions": [part]}
+    return {"controller_id": controller, "cluster_id": "c", "topics": [topic], "brokers": [],
+            "error_code": 0}  # fmt: skip
+
+
+def test_c20_a_state_that_never_was(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.topic(), records.partition([1, 2]))
+    run = make_run(None, cluster)
+    brokers = [
+        {"node_id": i, "host": host, "port": port, "rack": broker.rack}
+        for i, broker in State(history_of(run), 1 << 62).brokers().items()
+        for _, host, port, _ in broker.endpoints[:1]
+    ]
+    body = {"topics": [{"name": "t", "topic_id": bytes(16)}]}
+    right, wrong = (metadata(isr) | {"brokers": brokers} for isr in ([1, 2], [1]))
+    tell(capture, cluster, "Metadata", body, right, since=cluster.time)
+    assert broken(make_run(None, cluster, capture=capture)) == set()
+    tell(capture, cluster, "Metadata", body, wrong, since=cluster.time)
+    assert broken(make_run(None, cluster, capture=capture)) == {"C20"}
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [([1, 2], [1], set()), ([1, 2], [1, 2], {"C20"}), ([1], [1], {"C20"}), ([1], [1, 2], {"C20"})],
+)
+def test_c20_an_old_answer_is_wrong_after_a_change(
+    cluster: Any,
+    records: Any,
+    capture: Capture,
+    make_run: Callable[..., Any],
+    first: list[int],
+    last: list[int],
+    expected: set[str],
+) -> None:
+    cluster.write(records.topic(), records.partition([1, 2]))
+    body = {"topics": None}
+    known = State(history_of(make_run(None, cluster)), 1 << 62).brokers()
+    brokers = [
+        {"node_id": i, "host": host, "port": port, "rack": broker.rack}
+        for i, broker in known.items()
+        for _, host, port, _ in broker.endpoints[:1]
+    ]
+    for _ in range(2):
+        answer = metadata(first) | {"brokers": brokers}
+        tell(capture, cluster, "Metadata", body, answer, since=cluster.time)
+    cluster.write(records.change(isr=[1]))
+    for _ in range(2):
+        answer = metadata(last) | {"brokers": brokers}
+        tell(capture, cluster, "Metadata", body, answer, since=cluster.time)
+    assert broken(make_run(None, cluster, capture=capture)) == expected
+
+
+def test_c20_a_read_of_the_controller_may_not_be_stale(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    body = {"topics": None, "timeout_ms": 1000}
+    moving = records.partition([1, 2, 3], [1, 2], adding_replicas=[3])
+    cluster.write(records.topic(), moving)
+    nothing = {"error_code": 0, "topics": []}
+    tell(capture, cluster, "ListPartitionReassignments", body, nothing, since=0)
+    assert broken(make_run(None, cluster, capture=capture)) == set()
+    tell(capture, cluster, "ListPartitionReassignments", body, nothing, since=cluster.time)
+    assert broken(make_run(None, cluster, capture=capture)) == {"C20"}
+
+
+@pytest.mark.parametrize("code", [errors.NONE, errors.NEW_LEADER_ELECTED])
+@pytest.mark.parametrize("leader", [1, 2])
+def test_c19_a_proposer_that_loses_leadership_gets_new_leader_elected(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any],
+    leader: int, code: int,
+) -> None:  # fmt: skip
+    """KIP-455: it has completed a reassignment that takes its own replica away."""
+    cluster.write(records.topic(), records.partition([1, 2]))
+    since = cluster.time
+    cluster.time += 0.1
+    moved = {"leader": leader} if leader != 1 else {}
+    cluster.write(records.change(isr=[leader], **moved))
+    isr = [{"broker_id": leader, "broker_epoch": -1}]
+    proposal = {"partition_index": 0, "leader_epoch": 0, "new_isr_with_epochs": isr,
+                "leader_recovery_state": 0, "partition_epoch": 0}  # fmt: skip
+    body = {"broker_id": 1, "broker_epoch": 2,
+            "topics": [{"topic_id": TOPIC, "partitions": [proposal]}]}  # fmt: skip
+    told = {"partition_index": 0, "error_code": code, "leader_id": leader,
+            "leader_epoch": leader - 1, "isr": [leader], "leader_recovery_state": 0,
+            "partition_epoch": 1}  # fmt: skip
+    answer = {"error_code": 0, "topics": [{"topic_id": TOPIC, "partitions": [told]}]}
+    tell(capture, cluster, "AlterPartition", body, answer, since=since)
+    wrong = (code == errors.NONE) != (leader == 1)
+    assert ("C19" in broken(make_run(None, cluster, capture=capture))) == wrong
+
+
+def test_c21_a_topic_out_of_nothing(
+    cluster: Any,
+    records: Any,
+    history: Any,
+    capture: Capture,
+    make_run: Callable[..., Any],
+) -> None:
+    cluster.write(records.topic(), records.partition([1, 2]))
+    history.did(0, "create", "t", key="t")
+    run = make_run(history, cluster, capture=capture, workload="partitions")
+    assert "C21" not in broken(run)
+    assert "C21" in broken(make_run(None, cluster, capture=capture, workload="partitions"))
+
+
+def test_i30_an_image_that_all_nodes_have_wrong(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.topic(), records.partition([1, 2]))
+    end = cluster._end("n1")
+    right = digests(history_of(make_run(None, cluster)), [end])[end]
+    detail = {"offset": end - 1, "epoch": 1, "digest": right}
+    for node in ("n1", "n2", "n3"):
+        cluster.event(node, "image", detail)
+    assert broken(make_run(None, cluster)) == set()
+    for node in ("n1", "n2", "n3"):
+        cluster.event(node, "image", detail | {"offset": end - 2})
+    assert broken(make_run(None, cluster)) == {"I30"}
+
+
+def test_c18_without_brokers_voters_count_and_may_be_too_few(
+    quorum: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    quorum.event("n1", "claim", {"epoch_start": 0})
+    tell(capture, quorum, "CreateTopics", create(replication_factor=3), done(38))
+    assert broken(make_run(None, quorum, capture=capture)) == set()
+    tell(capture, quorum, "CreateTopics", create(replication_factor=3), done(37))
+    assert broken(make_run(None, quorum, capture=capture)) == {"C18"}
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_c18_without_brokers_replicas_may_be_put_on_voters(
+    quorum: Any, records: Any, capture: Capture, make_run: Callable[..., Any], registered: bool
+) -> None:
+    """Seed 303057: the client had got the voters in place of brokers."""
+    quorum.one_epoch()
+    quorum.event("n1", "claim", {"epoch_start": 0})
+    if registered:
+        quorum.write(records.register(1, quorum._end("n1")))
+    since = quorum.time
+    wanted = create(assignments=[{"partition_index": 0, "broker_ids": [3, 2]}],
+                    num_partitions=-1, replication_factor=-1)  # fmt: skip
+    quorum.write(records.topic(), records.partition([3, 2]))
+    tell(capture, quorum, "CreateTopics", wanted, done(topic_id=TOPIC), since=since)
+    found = [a.explanation for a in check(make_run(None, quorum, capture=capture)).anomalies]
+    assert any("INVALID_REPLICA_ASSIGNMENT" in text for text in found) == registered, found
+    tell(capture, quorum, "CreateTopics", wanted, done(39), since=since)
+    texts = [a.explanation for a in check(make_run(None, quorum, capture=capture)).anomalies]
+    assert not any("with INVALID_REPLICA_ASSIGNMENT;" in text for text in texts)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_c19_a_broker_allowed_to_shut_down_leads_nothing(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any], leads: bool
+) -> None:
+    epoch = Controller(Evidence(make_run(None, cluster))).brokers.epochs[1][1]
+    leader = 2 if leads else 1
+    cluster.write(records.topic(), records.partition([1, 2], leader=leader))
+    body = {"broker_id": 2, "broker_epoch": epoch, "current_metadata_offset": 99,
+            "want_fence": False, "want_shut_down": True}  # fmt: skip
+    told = {"error_code": 0, "is_fenced": False, "is_caught_up": True, "should_shut_down": False}
+    since = cluster.time
+    tell(capture, cluster, "BrokerHeartbeat", body, told, since=since)
+    since = cluster.time
+    cluster.write(records.change(isr=[1], leader=1), records.fence(2, epoch, 1))
+    told = {**told, "is_fenced": True, "should_shut_down": True}
+    tell(capture, cluster, "BrokerHeartbeat", body, told, since=since)
+    found = [a.explanation for a in check(make_run(None, cluster, capture=capture)).anomalies]
+    assert any("although it leads" in text for text in found) == leads, found
+
+
+@pytest.mark.parametrize("brokers", [True, False])
+def test_c18_without_registrations_the_voters_count_as_brokers(
+    quorum: Any, records: Any, capture: Capture, make_run: Callable[..., Any], brokers: bool
+) -> None:
+    """Seed 492787: a voter was elected as the preferred leader."""
+    quorum.one_epoch()
+    quorum.event("n1", "claim", {"epoch_start": 0})
+    if brokers:
+        quorum.write(records.register(3, quorum._end("n1")))
+    quorum.write(records.topic(), records.partition([1, 2], leader=2))
+    since = quorum.time
+    quorum.write(records.change(isr=[1, 2], leader=1))
+    body = {"election_type": 0, "timeout_ms": 1000,
+            "topic_partitions": [{"topic": "t", "partitions": [0]}]}  # fmt: skip
+    parts = [{"partition_id": 0, "error_code": 0}]
+    answer = {"error_code": 0,
+              "replica_election_results": [{"topic": "t", "partition_result": parts}]}  # fmt: skip
+    quorum.time += 1
+    tell(capture, quorum, "ElectLeaders", body, answer, since=since)
+    assert ("C18" in broken(make_run(None, quorum, capture=capture))) == brokers
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_c18_an_election_of_all_includes_every_partition(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any], told: bool
+) -> None:
+    cluster.write(records.topic(), records.partition([1, 2], leader=2))
+    since = cluster.time
+    cluster.write(records.change(isr=[1, 2], leader=1))
+    body = {"election_type": 0, "topic_partitions": None, "timeout_ms": 1000}
+    parts = [{"partition_id": 0, "error_code": 0}] if told else []
+    answer = {"error_code": 0,
+              "replica_election_results": [{"topic": "t", "partition_result": parts}]}  # fmt: skip
+    tell(capture, cluster, "ElectLeaders", body, answer, since=since)
+    assert broken(make_run(None, cluster, capture=capture)) == set()
+    # Another one, of a time at which the partition had its preferred leader already, is right.
+    early = Capture()
+    cluster.write(records.change(isr=[1, 2], leader=2))
+    since = cluster.time
+    cluster.time += 1
+    tell(early, cluster, "ElectLeaders", body, {**answer, "replica_election_results": []},
+         since=since)  # fmt: skip
+    assert broken(make_run(None, cluster, capture=early)) == {"C18"}

@@ -1,0 +1,229 @@
+"""A real server that nobody here wrote, as a package outside of the tree, under faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraftwreck.harness.deploy.cache import cache_folder
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.histories.exit_codes import BAD_ARGUMENTS, FAILED
+from kraftwreck.histories.fault import Fault
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.reading import read_lines
+from kraftwreck.nemesis.plan import plan_faults
+from tests import tutorial
+
+PLUGIN = Path(__file__).resolve().parent / "plugin"
+ENTRY_POINTS = """\
+[kraftwreck.systems]
+etcd = my_etcd:SYSTEM
+crashing = odd_systems:CRASHING
+unfetched = odd_systems:UNFETCHED
+pinned = odd_systems:PINNED
+moody = odd_systems:MOODY
+lost = there_is_no_such_module:SYSTEM
+unnamed = my_etcd:CLIENTS
+[kraftwreck.workloads]
+moody-writes = odd_systems:MOODY_WRITES
+broken = broken_module:WORKLOAD
+[kraftwreck.nemeses]
+broken-fault = broken_module:FAULT
+[kraftwreck.checkers]
+broken-checker = broken_module:check
+"""
+
+
+@dataclass
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def said(self) -> dict[str, Any]:
+        printed: dict[str, Any] = json.loads(self.out)
+        return printed
+
+
+class Installed:
+    """The package as if it was installed in ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for file in PLUGIN.glob("*.py"):
+            shutil.copy2(file, folder)
+        shutil.copy2(tutorial.write(folder) / "my_etcd.py", folder)
+        (folder / "broken_module.py").write_text("import os\n\nos.no_such_function()\n")
+        facts = folder / "etcd_plugin-1.dist-info"
+        facts.mkdir()
+        (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: etcd-plugin\nVersion: 1\n")
+        (facts / "entry_points.txt").write_text(ENTRY_POINTS)
+
+    def __call__(self, *arguments: str) -> Ended:
+        path = os.pathsep.join(filter(None, [str(self.folder), os.environ.get("PYTHONPATH")]))
+        done = subprocess.run(
+            [sys.executable, "-m", "kraftwreck", *arguments],
+            env={**os.environ, "PYTHONPATH": path},
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    def run(self, *arguments: str) -> Ended:
+        store = str(self.folder / "store")
+        return self("run", *arguments, "--json", "--no-tables", "--store", store)
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Installed:
+    return Installed(tmp_path)
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("netns_possible")
+def test_etcd_is_linearizable_under_kills_partitions_and_pauses(package: Installed) -> None:
+    if shutil.which("apt-get") is None:
+        pytest.skip("Debian's packages are needed")
+    ended = package.run(
+        "etcd", "--nodes", "3", "-t", "15", "--seed", "1", "-n", "kill,partition,pause"
+    )
+    said = ended.said
+    assert (said["valid"], said["errors"]) == (True, []), ended.err
+    assert said["checkers"]["model/register"] is True
+    assert sum(said["strength"]["faults"].values()) >= 3
+    assert "note: etcd shows no transitions" in ended.err
+    assert ended.err.count("no transitions") == 1
+    run = Path(said["run"])
+    for node in ("n1", "n2", "n3"):
+        assert b"etcd Version: 3.4.23" in (run / "nodes" / node / "stdout.log").read_bytes()
+    assert list(cache_folder().glob("etcd-*/content.tar"))
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("netns_possible")
+def test_a_server_that_ends_at_once_is_one_line_and_its_output_is_kept(package: Installed) -> None:
+    ended = package.run("crashing", "--nodes", "2", "-t", "5", "-n", "none")
+    assert ended.code == FAILED
+    (error,) = [line for line in ended.said["errors"] if "set-up" in line]
+    assert "n1: " in error
+    assert "ended with status 4 before it was ready; its last line: cannot read" in error
+    assert len(ended.said["errors"]) == 1, ended.said["errors"]
+    log = Path(ended.said["run"]) / "nodes/n1/stdout.log"
+    assert log.read_text() == "cannot read my settings\n"
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("netns_possible")
+def test_a_moody_client_costs_operations_and_no_run(package: Installed) -> None:
+    ended = package.run("moody", "--nodes", "1", "-t", "6", "-n", "none", "--floor", "none")
+    assert (ended.said["valid"], ended.said["errors"]) == (True, []), ended.err
+    ops = read_lines(Path(ended.said["run"]) / "history.jsonl", Op)
+    told = {str(op.error).split(": ", 1)[1] for op in ops if op.type == "info"}
+    assert told >= {
+        "ValueError: not today",
+        "write did not return in 0.5 s",
+        "invoke('write') returned 'done', which is no Completion",
+    }
+    assert all("odd_systems.py" in str(op.error) for op in ops if op.type == "info")
+    acknowledged = [op for op in ops if op.type == "ok"]
+    assert acknowledged and all(int(op.value) % 4 == 3 for op in acknowledged)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        (("etcd", "-n", "kill,clock"), BAD_ARGUMENTS, "etcd does not support the fault 'clock': "),
+        (("etcd", "-n", "power"), BAD_ARGUMENTS, "-n host loses those that were not fsynced"),
+        (
+            ("etcd", "-n", "roles"),
+            BAD_ARGUMENTS,
+            "etcd does not support the fault 'roles': it is a fault of other systems",
+        ),
+        (
+            ("etcd", "--option", "speed=high"),
+            BAD_ARGUMENTS,
+            "etcd has no option 'speed'; its options: serializable, version",
+        ),
+        (("etcd", "--option", "version"), BAD_ARGUMENTS, "'version' must be NAME=VALUE"),
+        (
+            ("etcd", "--option", "version=9"),
+            BAD_ARGUMENTS,
+            "--option version=9: version must be one of 3.4.23, 3.5.0, 3.5.2, 3.5.9",
+        ),
+        (
+            ("etcd", "--option", "version=3.5.0", "--option", "version=3.5.2"),
+            BAD_ARGUMENTS,
+            "--option version is given twice",
+        ),
+        (("kraft", "--option", "a=b"), BAD_ARGUMENTS, "the system kraft has no options of its own"),
+        (("lost",), BAD_ARGUMENTS, "No module named 'there_is_no_such_module'"),
+        (("unnamed",), BAD_ARGUMENTS, "the entry point 'unnamed' is a int that has no name"),
+        (("etcd", "-w", "broken"), BAD_ARGUMENTS, "broken_module.py:3)"),
+        (("etcd", "-n", "broken-fault"), BAD_ARGUMENTS, "of the package etcd-plugin cannot be"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
+)
+def test_bad_arguments_are_one_line_before_hosts_are_up(
+    package: Installed, arguments: tuple[str, ...], code: int, line: str
+) -> None:
+    ended = package.run(*arguments, "--nodes", "2", "-t", "5")
+    assert ended.code == code
+    assert line in ended.err.splitlines()[-1]
+    assert "hosts are up" not in ended.err
+
+
+@pytest.mark.usefixtures("netns_possible")
+@pytest.mark.parametrize(
+    ("system", "line"),
+    [
+        ("unfetched", "none: `apt-get` failed: E: "),
+        ("pinned", "here: wrong checksum: odd_systems.py has SHA-256"),
+    ],
+)
+def test_artefacts_that_cannot_be_had_are_one_line_before_hosts_are_up(
+    package: Installed, system: str, line: str
+) -> None:
+    ended = package.run(system, "--nodes", "2", "-t", "5")
+    assert ended.code == FAILED
+    assert line in ended.err
+    assert "hosts are up" not in ended.err
+
+
+def test_a_plug_in_that_cannot_be_imported_hides_no_other(package: Installed) -> None:
+    listed = json.loads(package("list", "--json").out)
+    names = {entry["name"] for entry in listed["systems"]}
+    assert {"etcd", "kraft", "crashing"} <= names
+    broken = {entry["name"]: entry["about"] for entry in listed["broken"]}
+    assert set(broken) == {"lost", "unnamed", "broken", "broken-fault", "broken-checker"}
+    assert "AttributeError: module 'os' has no attribute 'no_such_function'" in broken["broken"]
+
+
+@pytest.mark.parametrize("style", ["storms", "swarm"])
+@pytest.mark.parametrize("governed", [True, False])
+def test_no_fault_waits_for_transitions_that_no_node_shows(style: Any, governed: bool) -> None:
+    faults = ("partition", "kill", "pause")
+
+    def planned(system: str, seed: int) -> list[Fault]:
+        options = RunOptions(
+            system=system, seed=seed, faults=faults, style=style, governed=governed
+        )
+        return plan_faults(options, 0)
+
+    assert any(fault.trigger is not None for seed in range(20) for fault in planned("kraft", seed))
+    for seed in range(1000):
+        mine = planned("etcd", seed)
+        assert mine, seed
+        assert all(fault.trigger is None for fault in mine), seed
+        assert not any(target.startswith("@") for fault in mine for target in fault.targets), seed

@@ -1,0 +1,67 @@
+"""Spark beside a run leaves the processors to the nodes under test."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraftwreck.histories.verdict import Verdict
+from kraftwreck.pipeline import background, run_tables
+from kraftwreck.pipeline.background import Handle, start
+from kraftwreck.pipeline.java import PipelineError
+from kraftwreck.pipeline.run_tables import SparkTables
+
+OWN = Path("/proc/self/autogroup")
+WORKER = """
+input()
+print('{"nice": ' + open("/proc/self/autogroup").read().split()[-1] + "}")
+"""
+
+
+@pytest.mark.skipif(not OWN.exists(), reason="this kernel has no autogroups")
+def test_until_its_first_request_spark_gets_a_smaller_share_than_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    real = subprocess.Popen
+
+    def instead(command: list[str], **how: Any) -> subprocess.Popen[bytes]:
+        started.append(real([sys.executable, "-c", WORKER], **how))
+        return started[-1]
+
+    monkeypatch.setattr(background, "java_version", lambda: "")
+    monkeypatch.setattr(subprocess, "Popen", instead)
+    handle = start(tmp_path)
+    theirs = Path(f"/proc/{started[0].pid}/autogroup")
+    before, ours = theirs.read_text().split(), OWN.read_text()
+    assert before[1:] == ["nice", "5"]
+    assert handle.ask({}, timeout_s=30) == {"nice": 0}
+    handle.wait()
+    assert OWN.read_text() == ours
+
+
+def test_without_java_a_run_has_no_tables_and_one_line_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(folder: Path) -> Handle:
+        raise PipelineError("no working Java found")
+
+    monkeypatch.setattr(run_tables, "start", refuse)
+    said: list[str] = []
+    tables = SparkTables(said.append)
+    tables.begin(tmp_path)
+    tables.compute(tmp_path)
+    assert tables.finish(Verdict.of({})) is None
+    tables.close()
+    assert said == ["no Spark tables: no working Java found"]
+
+
+def test_tables_that_were_never_begun_cost_nothing() -> None:
+    tables = SparkTables(lambda line: None)
+    tables.compute(Path("nowhere"))
+    assert tables.finish(Verdict.of({})) is None
+    tables.close()

@@ -1,0 +1,34 @@
+"""Look for a failure of the store in the simulator, seed after seed.
+
+    python -m tests.systems.raft.hunting SEEDS [FIRST]
+
+prints the first failure, if there is one. With the patched node code first in the import path it
+shows whether a planted bug is found.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from kraftwreck.campaigns.campaign import run_seed
+from kraftwreck.campaigns.case_run import cpu_limit
+from kraftwreck.campaigns.core_campaign import CoreCampaign
+from kraftwreck.harness.simulated.core import FAULTS
+
+CAMPAIGN = CoreCampaign(system="raft", faults=FAULTS)
+
+
+def first_failure(seeds: Iterable[int]) -> str | None:
+    """Return the seed, the checker, the anomaly and the reason of the first failing run."""
+    for seed in seeds:
+        with cpu_limit(60):
+            tested = run_seed(CAMPAIGN, seed, keep=False, eager=True)
+        for checker, kind, text in tested.found:
+            return f"seed {seed}: {checker}: {kind}: {text}"
+    return None
+
+
+if __name__ == "__main__":
+    first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    print(first_failure(range(first, first + int(sys.argv[1]))) or "")

@@ -1,0 +1,49 @@
+"""The public interface: everything is documented, typed, and enough for a package of one's own."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import get_args, get_origin
+
+import pytest
+
+from kraftwreck import api
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs/api.md").read_text()
+PLUGINS = sorted((ROOT / "tests/deploy/plugin").glob("*.py"))
+
+
+def test_all_names_are_sorted_and_there() -> None:
+    assert api.__all__ == sorted(api.__all__)
+    public = {name for name in vars(api) if not name.startswith("_") and name != "annotations"}
+    assert public == set(api.__all__)
+
+
+def test_the_page_lists_every_name_and_no_other() -> None:
+    rows = re.findall(r"^\| (`.*?) \|", PAGE, re.M)
+    listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(listed) == api.__all__
+
+
+@pytest.mark.parametrize("name", api.__all__)
+def test_every_name_has_a_docstring(name: str) -> None:
+    value = getattr(api, name)
+    if get_origin(value) is not None or get_args(value):
+        return  # A type such as a union: the page describes it.
+    text = value.__doc__ or ""
+    generated = text.startswith((f"{name}(", f"{getattr(value, '__name__', name)}("))
+    assert text.strip() and not generated, f"{name} has no docstring of its own"
+
+
+@pytest.mark.parametrize("plugin", PLUGINS, ids=lambda path: path.stem)
+def test_a_package_imports_the_public_interface_and_nothing_else(plugin: Path) -> None:
+    modules = set()
+    for node in ast.walk(ast.parse(plugin.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            modules.add(node.module or "")
+        elif isinstance(node, ast.Import):
+            modules.update(alias.name for alias in node.names)
+    assert {module for module in modules if module.startswith("kraftwreck")} == {"kraftwreck.api"}

@@ -1,0 +1,87 @@
+"""The generic workloads on a system in memory: valid when it is correct, invalid with a bug."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kraftwreck.checkers.modelled import by_model, parse
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.harness.options import OptionError
+from kraftwreck.systems.registry import find, workload_of
+from kraftwreck.workloads.generic import GENERIC
+from tests.workloads.memory import VERBS, Bench
+
+
+@pytest.mark.parametrize("workload", GENERIC)
+def test_a_correct_system_is_valid(workload: str) -> None:
+    for seed in (1, 2):
+        verdict = Bench(workload, seed, bug=False).run()
+        assert verdict.valid is True, verdict
+
+
+@pytest.mark.parametrize("workload", GENERIC)
+def test_a_planted_bug_is_found(workload: str) -> None:
+    found = [Bench(workload, seed, bug=True).run() for seed in (1, 2, 3)]
+    assert False in [verdict.valid for verdict in found]
+    invalid = next(verdict for verdict in found if verdict.valid is False)
+    assert any(result.anomalies for result in invalid.checkers.values())
+
+
+@pytest.mark.parametrize("workload", GENERIC)
+def test_leaving_out_operations_does_not_change_the_others(workload: str) -> None:
+    one = GENERIC[workload]
+    bench = Bench(workload, 5, bug=False, seconds=5)
+    bench.run()
+    again = Bench(workload, 5, bug=False, seconds=5)
+    again.run()
+    assert bench.ops == again.ops
+    assert {op.f for op in bench.ops} <= {*one.verbs, "txn"} - {"append"} | {"drain"}
+
+
+def test_all_verbs_together_are_those_of_the_page() -> None:
+    assert {verb for each in GENERIC.values() for verb in each.verbs} == set(VERBS)
+
+
+class OfVerbs:
+    name = "mine"
+    workloads = ("own",)
+
+    def __init__(self, *verbs: str) -> None:
+        self.verbs = verbs
+
+
+def test_a_workload_whose_verbs_are_missing_is_refused_in_one_line() -> None:
+    system: Any = OfVerbs("read", "write")
+    assert workload_of(system, "register") == GENERIC["register"]
+    with pytest.raises(OptionError) as refused:
+        workload_of(system, "queue")
+    assert str(refused.value) == (
+        "the system mine cannot run the workload queue: it lacks enqueue, dequeue, drain"
+    )
+
+
+def test_a_systems_own_workload_wins_over_the_generic_one() -> None:
+    own = workload_of(find("kraft"), "register")
+    assert type(own).__module__.startswith("kraftwreck.systems.kraft")
+    with pytest.raises(OptionError, match="cannot run the workload bank: it lacks transfer, read"):
+        workload_of(find("kraft"), "bank")
+
+
+def test_an_unknown_workload_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(OptionError, match="nosuch"):
+        workload_of(find("kraft"), "nosuch")
+
+
+def test_options_of_a_model_are_part_of_its_name() -> None:
+    name = by_model("bank", total_amount=50, accounts=[0, 1])
+    assert name == "model/bank:accounts=[0,1];total-amount=50"
+    run = RunData.from_memory([], [], [], [], {})
+    assert parse(name)(run).valid is True
+
+
+@pytest.mark.parametrize("name", ["model/nosuch", "model/bank:nosuch=1", "model/bank:accounts=["])
+def test_a_name_that_is_no_model_is_a_key_error(name: str) -> None:
+    with pytest.raises(KeyError):
+        parse(name)

@@ -1,0 +1,260 @@
+"""The workloads of any system: operations are verbs, which the system's client understands.
+
+A system lists the verbs that it supports. Objects are named by the key of an operation: registers
+are numbers, the others have one key each (``set``, ``counter``, ``queue``, ``lock``, ``bank``).
+``docs/workloads.md`` says what each verb means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from kraftwreck.checkers.modelled import by_model
+from kraftwreck.checkers.strength import Floor
+from kraftwreck.harness.client import Client
+from kraftwreck.harness.generator import Generator, Planned
+from kraftwreck.harness.workload import ClientSetting, Load
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.workloads.generators import Cycle, EachThread, Plan, Plans, Stagger, once, then
+
+ACCOUNTS: Final = 5
+FIRST_BALANCE: Final = 10
+"""The balance of an account before any transfer."""
+KEYS: Final = 3
+"""Registers or lists that are in use at a time."""
+ROUND: Final = 40
+"""Operations of one thread before all threads move on to the next keys."""
+_LAST_VALUE: Final = 10**15
+"""Above all values that a plan can hold."""
+
+
+@dataclass(slots=True)
+class GenericWorkload:
+    """A workload of verbs. ``make`` returns the operations of one thread, without pauses.
+
+    ``last`` are the final operations, ``owed`` those of which some must succeed.
+    """
+
+    name: str
+    about: str
+    verbs: tuple[str, ...]
+    checkers: Sequence[str]
+    make: Callable[[], Generator]
+    last: tuple[Planned, ...]
+    owed: tuple[str, ...]
+    floor: Floor = field(default_factory=lambda: Floor(share=0.05))
+
+    def generator(self, load: Load) -> Generator:
+        """Return the operations of all threads at the rate of the run."""
+        return EachThread(Stagger(self.make(), load.period_s))
+
+    def final(self, nodes: Sequence[str]) -> Sequence[Planned]:
+        """Return the final operations."""
+        return self.last
+
+    def missing(self, verbs: Sequence[str]) -> list[str]:
+        """Return the verbs that a system with ``verbs`` lacks."""
+        return [verb for verb in self.verbs if verb not in verbs]
+
+
+class Spoken(GenericWorkload):
+    """A generic workload that brings the clients of a system: ``speak`` makes that of a thread."""
+
+    def __init__(self, generic: GenericWorkload, speak: Callable[[ClientSetting], Client]) -> None:
+        super().__init__(**{each.name: getattr(generic, each.name) for each in fields(generic)})
+        self._speak = speak
+
+    def client(self, setting: ClientSetting) -> Client:
+        """Return the client of one thread."""
+        return self._speak(setting)
+
+
+def _percent(seed: int, thread: int, count: int) -> int:
+    return draw_below(100, seed, "kind", thread, count)
+
+
+def _unique(thread: int, count: int) -> int:
+    """Return a value that no other operation writes."""
+    return count * 1000 + thread + 1
+
+
+def _key(seed: int, thread: int, count: int, *of: object) -> int:
+    """Return one of the keys in use, sometimes an older one."""
+    first = count // ROUND * KEYS
+    if first and draw_below(100, seed, "old", thread, count, *of) < 8:
+        return draw_below(first, seed, "older", thread, count, *of)
+    return first + draw_below(KEYS, seed, "key", thread, count, *of)
+
+
+def _registers(cas: bool) -> Plan:
+    def plan(seed: int, thread: int, count: int) -> Planned:
+        key, percent = _key(seed, thread, count), _percent(seed, thread, count)
+        if percent < 45:
+            return Planned("read", key)
+        if cas and percent < 70:
+            # Most expect a value of the same round, as nobody knows the current one.
+            before = draw_below(count % ROUND + 1, seed, "before", thread, count)
+            other = draw_below(thread + 3, seed, "other", thread, count)
+            expected = _unique(other, count // ROUND * ROUND + before)
+            return Planned("cas", key, [expected, _unique(thread, count)])
+        return Planned("write", key, _unique(thread, count))
+
+    return plan
+
+
+def _set(seed: int, thread: int, count: int) -> Planned:
+    if _percent(seed, thread, count) < 80:
+        return Planned("add", "set", _unique(thread, count))
+    return Planned("read", "set")
+
+
+def _counter(seed: int, thread: int, count: int) -> Planned:
+    if _percent(seed, thread, count) < 70:
+        return Planned("add", "counter", 1 + draw_below(5, seed, "amount", thread, count))
+    return Planned("read", "counter")
+
+
+def _queue(seed: int, thread: int, count: int) -> Planned:
+    if _percent(seed, thread, count) < 55:
+        return Planned("enqueue", "queue", _unique(thread, count))
+    return Planned("dequeue", "queue")
+
+
+def _bank(seed: int, thread: int, count: int) -> Planned:
+    if _percent(seed, thread, count) < 40:
+        return Planned("read", "bank")
+    source = draw_below(ACCOUNTS, seed, "from", thread, count)
+    target = (source + 1 + draw_below(ACCOUNTS - 1, seed, "to", thread, count)) % ACCOUNTS
+    amount = 1 + draw_below(5, seed, "amount", thread, count)
+    return Planned("transfer", "bank", {"from": source, "to": target, "amount": amount})
+
+
+def _transactions(write: str) -> Plan:
+    """Return transactions of one to four micro-operations that read or ``write``."""
+
+    def plan(seed: int, thread: int, count: int) -> Planned:
+        parts: list[list[Any]] = []
+        for place in range(1 + draw_below(4, seed, "length", thread, count)):
+            key = _key(seed, thread, count, place)
+            if draw_below(2, seed, "part", thread, count, place):
+                parts.append(["r", key, None])
+            else:
+                parts.append([write, key, _unique(thread, count) * 10 + place])
+        return Planned("txn", None, parts)
+
+    return plan
+
+
+def _locks() -> Generator:
+    """Return a thread's use of the lock: acquire, then release."""
+    return Cycle(then(once("acquire", "lock"), once("release", "lock")))
+
+
+def _final_reads(*keys: Any) -> tuple[Planned, ...]:
+    return tuple(Planned("read", key, final=True) for key in keys)
+
+
+def _final_transaction(write: str) -> tuple[Planned, ...]:
+    reads = [["r", key, None] for key in range(KEYS)]
+    return (
+        Planned("txn", None, [[write, 0, _LAST_VALUE]], final=True),
+        Planned("txn", None, reads, final=True),
+    )
+
+
+_REGISTER_LAST: Final = (
+    *_final_reads(0, 1),
+    Planned("write", 0, _LAST_VALUE, final=True),
+    *_final_reads(0),
+)
+
+_ALL: Final = (
+    GenericWorkload(
+        "register",
+        "reads and unique writes of many linearizable registers",
+        ("read", "write"),
+        ("stats", by_model("register")),
+        lambda: Plans(_registers(cas=False)),
+        _REGISTER_LAST,
+        ("read", "write"),
+    ),
+    GenericWorkload(
+        "cas-register",
+        "reads, writes and compare-and-set of many linearizable registers",
+        ("read", "write", "cas"),
+        ("stats", by_model("cas-register")),
+        lambda: Plans(_registers(cas=True)),
+        _REGISTER_LAST,
+        ("read", "write"),
+    ),
+    GenericWorkload(
+        "set",
+        "unique elements are added, and stay in all later reads",
+        ("add", "read"),
+        ("stats", by_model("set-full")),
+        lambda: Plans(_set),
+        _final_reads("set"),
+        ("add", "read"),
+    ),
+    GenericWorkload(
+        "append",
+        "transactions that append to lists and read them",
+        ("txn", "append"),
+        ("stats", by_model("list-append")),
+        lambda: Plans(_transactions("append")),
+        _final_transaction("append"),
+        ("txn",),
+    ),
+    GenericWorkload(
+        "txn",
+        "transactions that read and write registers",
+        ("txn", "write"),
+        ("stats", by_model("rw-register")),
+        lambda: Plans(_transactions("w")),
+        _final_transaction("w"),
+        ("txn",),
+    ),
+    GenericWorkload(
+        "queue",
+        "unique elements leave the queue once each, and the last drain has the rest",
+        ("enqueue", "dequeue", "drain"),
+        ("stats", by_model("queue"), "drained"),
+        lambda: Plans(_queue),
+        (Planned("drain", "queue", final=True),),
+        ("enqueue",),
+    ),
+    GenericWorkload(
+        "lock",
+        "one process at a time holds the lock",
+        ("acquire", "release"),
+        ("stats", by_model("lock", owned=True)),
+        _locks,
+        (),
+        ("acquire",),
+    ),
+    GenericWorkload(
+        "counter",
+        "reads lie between the certain and the possible sum of all additions",
+        ("add", "read"),
+        ("stats", by_model("counter")),
+        lambda: Plans(_counter),
+        _final_reads("counter"),
+        ("add", "read"),
+    ),
+    GenericWorkload(
+        "bank",
+        "money moves between accounts, and every read has all of it",
+        ("transfer", "read"),
+        (
+            "stats",
+            by_model("bank", accounts=[*range(ACCOUNTS)], total_amount=ACCOUNTS * FIRST_BALANCE),
+        ),
+        lambda: Plans(_bank),
+        _final_reads("bank"),
+        ("transfer", "read"),
+    ),
+)
+GENERIC: Final[Mapping[str, GenericWorkload]] = {workload.name: workload for workload in _ALL}
+"""The workloads of this module by name."""
