@@ -50,7 +50,6 @@ def carry_out(options: RunOptions, schedule: Sequence[Fault], *, disks: bool = F
 def assert_valid_and_replayed(folder: Path, nodes: int) -> None:
     """Every checker says valid, and each node does the same again from its input log."""
     verdict = judge(folder, print)
-    assert {name: found.valid for name, found in verdict.checkers.items()} == dict.fromkeys(
-        verdict.checkers, True
-    )
+    found = {name: each for name, each in verdict.checkers.items() if each.valid is not True}
+    assert not found, f"not valid: {found}"
     assert [r["same"] for r in replay_nodes(folder, None)] == [True] * nodes
