@@ -6,12 +6,13 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kraftwreck.oracle.ports import free_ports
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,9 +69,7 @@ class Trio:
 
 
 @pytest.fixture(params=["kraft", "raft"])
-def trio(
-    request: pytest.FixtureRequest, tmp_path: Path, free_ports: Callable[[int], list[int]]
-) -> Iterator[Trio]:
+def trio(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Trio]:
     made = Trio(request.param, tmp_path, free_ports(6))
     yield made
     for i in list(made.processes):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -20,6 +18,7 @@ from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.log.format import Mode, format_directory
 from kraftwreck.nodes.protocol.apis import decode_response, encode_request
 from kraftwreck.nodes.protocol.codec import ProtocolError
+from kraftwreck.oracle.ports import free_ports
 from tests import waiting
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,23 +32,6 @@ FAST = {
 UNHURRIED: dict[str, object] = {"controller.quorum.fetch.timeout.ms": 60_000}
 """For clusters whose leader stays: nobody is missed on a busy machine either."""
 CLUSTER_ID = "loopback-cluster"
-
-FIRST_PORT = 10_000
-PORTS_PER_WORKER = 5_000
-"""Below the kernel's range for outgoing connections: none of those can take a port between
-its choice and its use, and each test worker has a range of its own."""
-_taken = itertools.count()
-
-
-def free_ports(count: int) -> list[int]:
-    """Return free ports that no later call returns."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    ports: list[int] = []
-    while len(ports) < count:
-        port = FIRST_PORT + worker % 4 * PORTS_PER_WORKER + next(_taken) % PORTS_PER_WORKER
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            ports.append(port)
-    return ports
 
 
 def eventually(check: Callable[[], Any], what: str) -> Any:
@@ -240,10 +222,14 @@ class Cluster:
     def serving(self) -> None:
         """Wait until every broker that runs knows all those that run to be unfenced."""
         brokers = [node for node in self.broker_ports if node in self.processes]
-        eventually(
-            lambda: all(self.alive(node) == brokers for node in brokers),
-            f"brokers {brokers} are unfenced",
-        )
+
+        def unfenced() -> bool:
+            for node in brokers:
+                status = self.processes[node].poll()
+                assert status is None, f"{node}: {status}, {self.path(node, 'stderr').read_text()}"
+            return all(self.alive(node) == brokers for node in brokers)
+
+        eventually(unfenced, f"brokers {brokers} are unfenced")
 
     def controller(self) -> int:
         """Return the active controller; it is waited for."""
