@@ -10,15 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kraftwreck.harness.client import Call, Completion, Invocation
-from kraftwreck.harness.generator import Planned
-from kraftwreck.harness.simulated.core import CorePlace, CoreSystem, Watch
-from kraftwreck.harness.workload import ClientSetting
-from kraftwreck.histories.operation import Op
-from kraftwreck.histories.trace import TraceEvent
-from kraftwreck.simulation import plain
-from kraftwreck.simulation.plain import Note, Post, Put, Received, RequestReceived, Tick
-from kraftwreck.workloads.planned import PlannedWorkload
+from kraftwreck import api
+from kraftwreck.api import Note, Post, Put, Received, Reply, RequestReceived, Tick
 
 COORDINATOR, RETRY, TIMEOUT = 1, 300_000, 1_000_000  # the id of a node; microseconds
 
@@ -39,7 +32,7 @@ class Ack(Message): ...
 
 
 class Coordinator:
-    def __init__(self, place: CorePlace) -> None:
+    def __init__(self, place: api.CorePlace) -> None:
         self.deadline = 0
         self.peers = place.peers
         self.outcomes: dict[str, bool | None] = dict(place.stored)  # None: open
@@ -71,7 +64,7 @@ class Coordinator:
 
     def decide(self, txn: str, commit: bool) -> list[Any]:
         self.outcomes[txn], self.unacked[txn] = commit, set(self.peers)
-        told = [plain.Reply(self.open.pop(txn)[0], commit)] if txn in self.open else []
+        told = [Reply(self.open.pop(txn)[0], commit)] if txn in self.open else []
         return [Put(txn, commit), Note("decided", {txn: commit}), *self.announce(txn), *told]
 
     def announce(self, txn: str) -> list[Any]:
@@ -81,7 +74,7 @@ class Coordinator:
 class Participant:
     deadline = 1 << 62
 
-    def __init__(self, place: CorePlace, forgetful: bool) -> None:
+    def __init__(self, place: api.CorePlace, forgetful: bool) -> None:
         self.states: dict[str, str] = dict(place.stored)
         self.forgetful = forgetful
 
@@ -106,10 +99,10 @@ class Participant:
         return []
 
 
-class Agreement(Watch):
+class Agreement(api.Watch):
     """All nodes decide alike on a transaction, whatever fails."""
 
-    def on_trace(self, host: plain.Host, event: TraceEvent) -> None:
+    def on_trace(self, host: api.SimulatedHost, event: api.TraceEvent) -> None:
         if event.kind == "decided":
             [txn] = event.detail
             first = self.seen.setdefault(txn, event)
@@ -117,33 +110,35 @@ class Agreement(Watch):
                 self.fail("agreement", f"{first.node} and {event.node} disagree", first, event)
 
 
-class Transactions(PlannedWorkload):
+class Transactions(api.PlannedWorkload):
     """The workload, which is its own client: transaction after transaction."""
 
     name = "transactions"
     checkers: Sequence[str] = ()
 
-    def plan(self, seed: int, thread: int, count: int) -> Planned:
-        return Planned("commit", value=f"{thread}.{count}")
+    def plan(self, seed: int, thread: int, count: int) -> api.Planned:
+        return api.Planned("commit", value=f"{thread}.{count}")
 
-    def final(self, nodes: Sequence[str]) -> Sequence[Planned]:
+    def final(self, nodes: Sequence[str]) -> Sequence[api.Planned]:
         return ()
 
-    def client(self, setting: ClientSetting) -> Transactions:
+    def client(self, setting: api.ClientSetting) -> Transactions:
         return self
 
     def reset(self) -> None: ...
 
-    def invoke(self, op: Op) -> Invocation:
-        answer = yield Call("n1", Begin(op.value), 2000)
+    def invoke(self, op: api.Op) -> api.Invocation:
+        answer = yield api.Call("n1", Begin(op.value), 2000)
         if answer.status == "ok":
-            return Completion("ok" if answer.response else "fail")
-        return Completion("fail" if answer.status == "refused" else "info", error=answer.error)
+            return api.Completion("ok" if answer.response else "fail")
+        return api.Completion("fail" if answer.status == "refused" else "info", error=answer.error)
 
 
-def make(place: CorePlace, forgetful: bool = False) -> plain.Core:
+def make(place: api.CorePlace, forgetful: bool = False) -> api.Core:
     return Coordinator(place) if place.id == COORDINATOR else Participant(place, forgetful)
 
 
-FIXED = CoreSystem(name="2pc", make=make, nodes=4, workload=Transactions(), watches=(Agreement,))
+FIXED = api.CoreSystem(
+    name="2pc", make=make, nodes=4, workload=Transactions(), watches=(Agreement,)
+)
 SYSTEM = replace(FIXED, make=lambda place: make(place, forgetful=True))

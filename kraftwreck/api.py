@@ -51,6 +51,7 @@ from kraftwreck.harness.deploy.declaration import (
 from kraftwreck.harness.deploy.plain import PlainSystem
 from kraftwreck.harness.generator import Generator, Planned
 from kraftwreck.harness.options import OptionError, RunOptions
+from kraftwreck.harness.simulated.core import CorePlace, CoreSystem, Watch
 from kraftwreck.harness.system import Deployed, System
 from kraftwreck.harness.workload import ClientSetting, Load, Workload
 from kraftwreck.histories.fault import Fault, FaultEvent
@@ -66,7 +67,30 @@ from kraftwreck.nemesis.families.squeezes import SqueezeShape
 from kraftwreck.nemesis.family import Active, Effect, Family
 from kraftwreck.nemesis.registry import SystemFaults
 from kraftwreck.nemesis.shapes import Shape
+from kraftwreck.nodes.consensus.effects import FatalError
 from kraftwreck.nodes.draw import draw, draw_below, draw_unit
+from kraftwreck.simulation.binding import Binding
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Core
+from kraftwreck.simulation.host import Host as SimulatedHost
+from kraftwreck.simulation.knobs import WorldKnobs, draw_world
+from kraftwreck.simulation.plain import (
+    COPIED,
+    Codec,
+    Note,
+    PlainBinding,
+    Post,
+    Put,
+    Received,
+    Reply,
+    RequestReceived,
+    ResponseReceived,
+    Send,
+    Shutdown,
+    Stopped,
+    Tick,
+)
+from kraftwreck.simulation.world import World
 from kraftwreck.workloads.generators import (
     Cycle,
     Delay,
@@ -99,7 +123,9 @@ __all__ = [  # noqa: RUF022 - by code point
     "Answer",
     "Artefact",
     "ArtefactError",
+    "Binding",
     "CLOCKS",
+    "COPIED",
     "Call",
     "Capability",
     "CheckedCall",
@@ -109,10 +135,14 @@ __all__ = [  # noqa: RUF022 - by code point
     "ClientError",
     "ClientSetting",
     "ClockShape",
+    "Codec",
     "CommandSucceeds",
     "Completion",
     "ConcurrentKeys",
     "Connection",
+    "Core",
+    "CorePlace",
+    "CoreSystem",
     "Cycle",
     "DISKS",
     "DebianPackages",
@@ -121,7 +151,9 @@ __all__ = [  # noqa: RUF022 - by code point
     "EachThread",
     "Effect",
     "Environment",
+    "Failures",
     "Family",
+    "FatalError",
     "Fault",
     "FaultEvent",
     "Files",
@@ -144,6 +176,7 @@ __all__ = [  # noqa: RUF022 - by code point
     "Map",
     "NetworkShape",
     "NodeClient",
+    "Note",
     "OnThreads",
     "Op",
     "OptionError",
@@ -155,39 +188,55 @@ __all__ = [  # noqa: RUF022 - by code point
     "PartitionShape",
     "Pause",
     "Place",
+    "PlainBinding",
     "PlainSystem",
     "Planned",
     "PlannedWorkload",
     "Plans",
     "PortOpen",
+    "Post",
     "Process",
+    "Put",
     "Ready",
+    "Received",
     "Repeat",
+    "Reply",
+    "RequestReceived",
+    "ResponseReceived",
     "RunData",
     "RunOptions",
     "Running",
+    "Send",
     "SequentialKeys",
     "Shape",
+    "Shutdown",
+    "SimulatedHost",
     "Sleep",
     "SqueezeShape",
     "Stagger",
+    "Stopped",
     "Synchronize",
     "System",
     "SystemFaults",
     "Terminate",
+    "Tick",
     "TimeLimit",
     "TraceEvent",
     "UntilOk",
     "VERBS",
     "Verdict",
+    "Watch",
     "Wheels",
     "Workload",
+    "World",
+    "WorldKnobs",
     "any_of",
     "carry_out",
     "dial",
     "draw",
     "draw_below",
     "draw_unit",
+    "draw_world",
     "keys_of",
     "library_path",
     "mix",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
-from typing import get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import pytest
 
@@ -13,7 +16,8 @@ from kraftwreck import api
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs/api.md").read_text()
-PLUGINS = sorted((ROOT / "tests/deploy/plugin").glob("*.py"))
+CORE = ROOT / "examples/two_phase_commit.py"
+PLUGINS = [*sorted((ROOT / "tests/deploy/plugin").glob("*.py")), CORE]
 
 
 def test_all_names_are_sorted_and_there() -> None:
@@ -43,7 +47,26 @@ def test_a_package_imports_the_public_interface_and_nothing_else(plugin: Path) -
     modules = set()
     for node in ast.walk(ast.parse(plugin.read_text())):
         if isinstance(node, ast.ImportFrom):
-            modules.add(node.module or "")
+            whole = node.module == "kraftwreck"
+            named = [f"kraftwreck.{alias.name}" for alias in node.names]
+            modules.update(named if whole else [node.module or ""])
         elif isinstance(node, ast.Import):
             modules.update(alias.name for alias in node.names)
     assert {module for module in modules if module.startswith("kraftwreck")} == {"kraftwreck.api"}
+
+
+def test_a_core_outside_of_the_tree_is_simulated_by_the_public_interface(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(CORE.read_text())
+    said = simulated("mine:SYSTEM", tmp_path)
+    assert [failed["seed"] for failed in said["failed"]] == [5], "the planted bug is found"
+    assert simulated("mine:FIXED", tmp_path)["failed"] == []
+
+
+def simulated(spec: str, folder: Path) -> dict[str, Any]:
+    """Return what ``kraftwreck sim`` reports on seeds 4 and 5 from a process in ``folder``."""
+    argv = [sys.executable, "-m", "kraftwreck", "sim", spec, "--seeds", "4..5", "-t", "20"]
+    argv += ["--jobs", "1", "--no-shrink", "--json"]
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said

@@ -17,11 +17,12 @@ FLOORS: list[set[str]] = [
     {"checkers", "simulation"},
     {"harness"},
     {"mutants", "nemesis", "workloads"},
-    {"examples", "systems"},
+    {"systems"},
     {"oracle", "runs"},
     {"campaigns"},
     {"nightly", "pipeline", "reports"},
     {"kraftwreck"},
+    {"examples"},
 ]
 PACKAGES = set().union(*FLOORS)
 FLOOR = {package: level for level, packages in enumerate(FLOORS) for package in packages}
