@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 
-from kraftwreck.checkers import drained, modelled, stats, strength
+from kraftwreck.checkers import drained, members, modelled, stats, strength
 from kraftwreck.checkers.linearizability import keyed as linearizable
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.histories.plugins import plugins
@@ -18,6 +18,7 @@ CHECKERS: dict[str, Checker] = {
     "stats": stats.check,
     "linearizable": linearizable.check,
     "drained": drained.check,
+    "members": members.check,
     strength.NAME: strength.check,
 }
 """The checkers for any system; packages, ours of a system too, offer more as entry points."""

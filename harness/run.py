@@ -36,12 +36,14 @@ from kraftwreck.harness.system import (
     Disturbed,
     Followed,
     Housed,
+    Inspected,
     Preparing,
     Remarkable,
     System,
 )
 from kraftwreck.harness.threads import FaultInjector, Threads
 from kraftwreck.harness.workload import ClientSetting, Load, Workload, floor, owed
+from kraftwreck.histories import members as members_file
 from kraftwreck.histories.exit_codes import FAILED
 from kraftwreck.histories.fault import Fault
 from kraftwreck.histories.reading import convert_run
@@ -283,6 +285,8 @@ class TestRun:
             self._phase("recovery", lambda: self._recovered(deployed))
             if not self._disk_full:
                 self._phase("final operations", self._final_operations)
+                if isinstance(deployed, Inspected):
+                    self._phase("inspect", partial(self._inspect, deployed))
         # From here on the harness ends the nodes, which is not judged.
         self._test["judged_until"] = self._clock()
         if isinstance(deployed, Disturbed):
@@ -338,6 +342,12 @@ class TestRun:
         # A new client: the first thread's own may have been cut off during an operation.
         client = self._deployed.client(self._workload, self._setting(0, ()))
         self._driver.final(planned, client)
+
+    def _inspect(self, deployed: Inspected) -> None:
+        """Record what each member holds by its own account, for the checker ``members``."""
+        members = deployed.members()
+        if members:
+            self._folder.write_json(members_file.FILE, msgspec.to_builtins(dict(members)))
 
     def _tear_down(self) -> None:
         if self._driver is not None:

@@ -12,6 +12,7 @@ from kraftwreck.harness.clusters.cluster import Host, Machines
 from kraftwreck.harness.options import RunOptions
 from kraftwreck.harness.run_errors import Trouble
 from kraftwreck.harness.workload import ClientSetting, Workload
+from kraftwreck.histories.members import Member
 from kraftwreck.histories.trace import TraceEvent
 
 Seen = Callable[[TraceEvent, int], None]
@@ -51,6 +52,15 @@ class Housed(Protocol):
 
     def use(self, machines: Machines) -> None:
         """Let faults crash and boot hosts through ``machines``."""
+        ...
+
+
+@runtime_checkable
+class Inspected(Protocol):
+    """A :class:`Deployed` whose members show their own state and position."""
+
+    def members(self) -> Mapping[str, Member]:
+        """Return them by name, once they have settled after the last operation; may be empty."""
         ...
 
 

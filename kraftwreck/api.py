@@ -55,6 +55,7 @@ from kraftwreck.harness.simulated.core import CorePlace, CoreSystem, Watch
 from kraftwreck.harness.system import Deployed, System
 from kraftwreck.harness.workload import ClientSetting, Load, Workload
 from kraftwreck.histories.fault import Fault, FaultEvent
+from kraftwreck.histories.members import Member
 from kraftwreck.histories.operation import Op
 from kraftwreck.histories.reading import read_history
 from kraftwreck.histories.trace import TraceEvent
@@ -174,6 +175,7 @@ __all__ = [  # noqa: RUF022 - by code point
     "MEMBERSHIP",
     "MESSAGES",
     "Map",
+    "Member",
     "NetworkShape",
     "NodeClient",
     "Note",

@@ -21,6 +21,7 @@ from kraftwreck.checkers.recorded.capture import Capture, read_messages
 from kraftwreck.checkers.recorded.clocks import node_clocks
 from kraftwreck.checkers.recorded.stored_events import stored_events
 from kraftwreck.histories.fault import FaultEvent
+from kraftwreck.histories.members import Member, read_members
 from kraftwreck.histories.operation import Op
 from kraftwreck.histories.reading import read_faults, read_history, read_trace
 from kraftwreck.histories.tables import (
@@ -172,6 +173,11 @@ class RunData:
     @cached_property
     def images(self) -> list[DiskImage]:
         return read_images(self._where())
+
+    @cached_property
+    def members(self) -> dict[str, Member] | None:
+        """The members as they were at the end, None if nobody asked."""
+        return None if self._folder is None else read_members(self._folder)
 
     @cached_property
     def capture(self) -> Capture | None:

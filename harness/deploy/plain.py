@@ -37,10 +37,12 @@ from kraftwreck.harness.deploy.environment import (
     PlainEnvironment,
 )
 from kraftwreck.harness.deploy.line_clients import HelperPrograms
+from kraftwreck.harness.inspection import inspect
 from kraftwreck.harness.options import OptionError, RunOptions
 from kraftwreck.harness.remote.session import RemoteError, on_all
 from kraftwreck.harness.run_errors import Trouble
 from kraftwreck.harness.workload import ClientSetting, Speaking, Workload
+from kraftwreck.histories.members import Member
 
 _POLL_S = 0.1
 
@@ -107,6 +109,15 @@ class PlainSystem(ABC):
 
     def leader(self, places: Sequence[Place]) -> str | None:
         """Return the host that leads, None if unknown; it must answer within a second."""
+        return None
+
+    def inspect(self, place: Place) -> Member | None:
+        """Return the state of the node at ``place`` and its position, by its own account.
+
+        Called after the final operations, several times, from other threads. With the checker
+        ``members``, nodes at equal positions must have equal states; None is not compared. Any
+        exception is recorded: the node is then not compared, and the verdict unknown.
+        """
         return None
 
     def option(self, name: str) -> str:
@@ -272,6 +283,11 @@ class PlainDeployed:
     def restore(self) -> list[Trouble]:
         """Undo every fault, and start everything if it ever served; return the failures."""
         return self._environment.restore(start=self._served)
+
+    def members(self) -> dict[str, Member]:
+        """Return the state of each node by its own account; none if the system shows none."""
+        places = {place.name: place for place in self._places}
+        return inspect(list(places), lambda name: self._system.inspect(places[name]))
 
     def stop(self) -> None:
         """End all processes by their stop signals, if need be by SIGKILL."""

@@ -1,0 +1,110 @@
+"""Members of a system that are at the same position have the same state at the end of a run.
+
+Each member shows its own state, whatever the others know, which no client may see. Without a common
+position nothing is proven: the verdict is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from kraftwreck.checkers.findings import Findings
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.histories.members import Member
+from kraftwreck.histories.verdict import CheckerResult
+
+_SHOWN = 5
+"""Differences that an explanation names."""
+_LONGEST = 60
+"""Characters of a value in an explanation."""
+_ABSENT = object()
+
+
+def check(run: RunData) -> CheckerResult:
+    """Compare the members that :mod:`harness.inspection` has asked."""
+    members = run.members
+    if not members:
+        return CheckerResult(valid="unknown", error="no member was asked for its state")
+    known = {name: member for name, member in members.items() if not member.error}
+    groups: dict[bytes, list[str]] = {}
+    for name, member in known.items():
+        groups.setdefault(_encoded(member.position), []).append(name)
+    findings = Findings()
+    for names in groups.values():
+        for other in names[1:]:
+            _compare(names[0], other, known, findings)
+    stats = {
+        "positions": {name: member.position for name, member in known.items()},
+        "compared": max(map(len, groups.values()), default=0),
+    }
+    if findings.anomalies:
+        return CheckerResult(valid=False, anomalies=findings.anomalies, stats=stats)
+    if error := _doubt(members, groups):
+        return CheckerResult(valid="unknown", stats=stats, error=error)
+    return CheckerResult(valid=True, stats=stats)
+
+
+def _doubt(members: Mapping[str, Member], groups: Mapping[bytes, list[str]]) -> str:
+    """Return why not all members were compared, "" if they were."""
+    if silent := [f"{name}: {member.error}" for name, member in members.items() if member.error]:
+        return f"not all members were compared: {'; '.join(silent)}"
+    if len(groups) > 1:
+        places = [f"{', '.join(n)} at {position.decode()}" for position, n in groups.items()]
+        return f"not all members were compared, as their positions differ: {'; '.join(places)}"
+    return "" if len(members) > 1 else "a single member has none to be compared with"
+
+
+def _compare(one: str, other: str, members: Mapping[str, Member], findings: Findings) -> None:
+    differences = list(_differences(members[one].state, members[other].state, ""))
+    if not differences:
+        return
+    shown = "; ".join(
+        f"{place or 'the state'}: {one} has {_text(a)}, {other} has {_text(b)}"
+        for place, a, b in differences[:_SHOWN]
+    )
+    more = len(differences) - _SHOWN
+    findings.add(
+        "members-differ",
+        f"{one} and {other} are both at position {_text(members[one].position)}, but their states"
+        f" differ in {len(differences)} {'places' if len(differences) > 1 else 'place'}: {shown}"
+        + (f"; and {more} more." if more > 0 else "."),
+    )
+
+
+def _differences(a: Any, b: Any, place: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield where two JSON values differ: maps by their keys, lists by their elements."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        for key in sorted(a.keys() | b.keys()):
+            below = f"{place} {key}".strip()
+            yield from _differences(a.get(key, _ABSENT), b.get(key, _ABSENT), below)
+    elif isinstance(a, list) and isinstance(b, list):
+        yield from _of_lists(a, b, place)
+    elif a is _ABSENT or b is _ABSENT or type(a) is not type(b) or a != b:
+        yield place, a, b
+
+
+def _of_lists(a: list[Any], b: list[Any], place: str) -> Iterator[tuple[str, Any, Any]]:
+    if _encoded(a) == _encoded(b):
+        return
+    in_a, in_b = (dict.fromkeys(map(_encoded, each)) for each in (a, b))
+    alone = [(key, _ABSENT) for key in in_a if key not in in_b]
+    alone += [(_ABSENT, key) for key in in_b if key not in in_a]
+    if not alone:
+        yield place, a, b  # The same elements in another order or number.
+    for left, right in alone:
+        yield place, *(_ABSENT if e is _ABSENT else msgspec.json.decode(e) for e in (left, right))
+
+
+def _encoded(value: Any) -> bytes:
+    """Return the JSON text; equal values have equal texts."""
+    return msgspec.json.encode(value, order="deterministic")
+
+
+def _text(value: Any) -> str:
+    if value is _ABSENT:
+        return "nothing"
+    text = _encoded(value).decode()
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

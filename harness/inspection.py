@@ -1,0 +1,92 @@
+"""Inspection at the end of a run: each member is asked for its own state and position.
+
+Members are asked in rounds. A state belongs to a position if two rounds show the same of both,
+whichever was read first. The rounds end when this holds for all members at one common position, or
+when the time is over.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from kraftwreck.harness.patience import PATIENCE
+from kraftwreck.histories.members import Member
+
+SETTLE_S = 20.0 * PATIENCE
+"""How long members may take to arrive at one position; nothing is written any more."""
+ANSWER_S = 10.0 * PATIENCE
+"""How long one member may take to answer."""
+PAUSE_S = 0.5
+
+Ask = Callable[[str], Member | None]
+"""Returns a member's state, None for one that is not held against others."""
+
+
+def inspect(
+    names: Sequence[str],
+    ask: Ask,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[str, Member]:
+    """Return the members by name; a member that failed, or moved on, has an ``error``.
+
+    Whatever ``ask`` raises is the error of its member. None of its members: the result is empty.
+    """
+    deadline = clock() + SETTLE_S
+    before = _round(names, ask)
+    while before:
+        sleep(PAUSE_S)
+        after = _round(names, ask)
+        settled = {name: _settled(before[name], after[name]) for name in before if name in after}
+        if _agreed(settled) or clock() >= deadline:
+            return settled
+        before = after
+    return {}
+
+
+def _agreed(members: Mapping[str, Member]) -> bool:
+    first = next(iter(members.values()), Member())
+    return all(not m.error and m.position == first.position for m in members.values())
+
+
+def _settled(before: Member, after: Member) -> Member:
+    """Return the member if nothing has changed between two rounds."""
+    if before.error or after.error:
+        return Member(error=after.error or before.error)
+    if before.position is None:
+        return Member(error="it told no position")
+    if before.position != after.position:
+        return Member(error=f"it moved on from {before.position} to {after.position}")
+    if before.state != after.state:
+        return Member(error=f"its state has changed, but not its position {after.position}")
+    return after
+
+
+def _round(names: Sequence[str], ask: Ask) -> dict[str, Member]:
+    """Ask all members at once. One that does not answer in time keeps its thread, and an error."""
+    found: dict[str, Member | None] = {}
+
+    def answer(name: str) -> None:
+        try:
+            told = ask(name)
+            msgspec.json.encode(told)
+            if not isinstance(told, Member | None):
+                raise TypeError(f"{type(told).__name__} is no Member")
+        except Exception as error:
+            text = " ".join(str(error).split())
+            told = Member(error=f"{type(error).__name__}: {text}" if text else type(error).__name__)
+        found[name] = told
+
+    threads = [threading.Thread(target=answer, args=(name,), daemon=True) for name in names]
+    deadline = time.monotonic() + ANSWER_S
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    silent = Member(error=f"no answer in {ANSWER_S:g} s")
+    told = {name: found.get(name, silent) for name in names}
+    return {name: member for name, member in told.items() if member is not None}
