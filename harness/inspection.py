@@ -17,7 +17,7 @@ from kraftwreck.harness.patience import PATIENCE
 from kraftwreck.histories.members import Member
 
 SETTLE_S = 20.0 * PATIENCE
-"""How long members may take to arrive at one position; nothing is written any more."""
+"""How long members may take to arrive at one position."""
 ANSWER_S = 10.0 * PATIENCE
 """How long one member may take to answer."""
 PAUSE_S = 0.5

@@ -1,4 +1,4 @@
-"""What each member of a system held at the end of a run, by its own account: ``members.json``."""
+"""The state of each member of a system at the end of a run, as it says itself: ``members.json``."""
 
 from __future__ import annotations
 
