@@ -89,13 +89,13 @@ def _differences(a: Any, b: Any, place: str) -> Iterator[tuple[str, Any, Any]]:
 def _of_lists(a: list[Any], b: list[Any], place: str) -> Iterator[tuple[str, Any, Any]]:
     if _encoded(a) == _encoded(b):
         return
-    in_a, in_b = (dict.fromkeys(map(_encoded, each)) for each in (a, b))
-    alone = [(key, _ABSENT) for key in in_a if key not in in_b]
-    alone += [(_ABSENT, key) for key in in_b if key not in in_a]
-    if not alone:
+    in_a, in_b = ({_encoded(element): element for element in each} for each in (a, b))
+    only_a = [element for text, element in in_a.items() if text not in in_b]
+    only_b = [element for text, element in in_b.items() if text not in in_a]
+    yield from ((place, element, _ABSENT) for element in only_a)
+    yield from ((place, _ABSENT, element) for element in only_b)
+    if not only_a and not only_b:
         yield place, a, b  # The same elements in another order or number.
-    for left, right in alone:
-        yield place, *(_ABSENT if e is _ABSENT else msgspec.json.decode(e) for e in (left, right))
 
 
 def _encoded(value: Any) -> bytes:

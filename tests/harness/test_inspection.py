@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
 
 import pytest
 
@@ -81,11 +81,13 @@ def test_systems_that_show_nothing_cost_no_time() -> None:
 
 
 def test_a_member_that_hangs_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    from threading import Event
-
     monkeypatch.setattr(inspection, "ANSWER_S", 0.05)
-    over = Event()
-    hanging: Callable[[str], Member | None] = lambda name: over.wait() and None  # noqa: E731
+    over = threading.Event()
+
+    def hanging(name: str) -> Member | None:
+        over.wait()
+        return None
+
     now = iter(range(0, 1000, 30))
     told = inspect(["n1"], hanging, lambda: float(next(now)), lambda seconds: None)
     over.set()
