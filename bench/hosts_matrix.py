@@ -179,9 +179,8 @@ def busy(processes: int) -> Iterator[None]:
             loop.wait()
 
 
-def records(store: Path) -> list[dict[str, Any]]:
-    """Return the records of the runs in ``store``, without a torn last line."""
-    path = store / "matrix.jsonl"
+def records(path: Path) -> list[dict[str, Any]]:
+    """Return the records of runs in the lines of a file, without a torn last line."""
     found = []
     for line in path.read_text().splitlines() if path.exists() else ():
         try:
@@ -196,7 +195,7 @@ def run_all(
 ) -> int:
     """Run ``cells`` that are not in ``store`` yet; return the worst exit code."""
     store.mkdir(parents=True, exist_ok=True)
-    known = {record["number"]: record["exit"] for record in records(store)}
+    known = {record["number"]: record["exit"] for record in records(store / "matrix.jsonl")}
     if retry:
         known = {number: code for number, code in known.items() if code == 0}
     codes = list(known.values())

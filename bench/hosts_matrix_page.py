@@ -128,7 +128,7 @@ def main() -> None:
         sys.exit("bench.hosts_matrix_page: name at least one store of bench.hosts_matrix")
     stores = []
     for word in sys.argv[1:]:
-        found = records(Path(word))
+        found = records(Path(word) / "matrix.jsonl")
         if not found:
             sys.exit(f"{word}/matrix.jsonl: no records; run python -m bench.hosts_matrix {word}")
         stores.append((Path(word).name, found))

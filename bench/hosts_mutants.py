@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.hosts_matrix import run
+from bench.hosts_matrix import records, run
 from kraftwreck.mutants import catalogue
 
+FILE = "mutants.jsonl"
 WORKLOADS = {"C": "partitions", "M": "register", "S03": "partitions", "S16": "partitions"}
 """The workload for a bug or a class of bugs; the default one otherwise.
 
@@ -50,22 +51,16 @@ class Planted:
         return [*words, "-c", cluster, "--seed", str(self.seed)]
 
 
-def records(store: Path) -> list[dict[str, Any]]:
-    """Return the records of ``store``."""
-    path = store / "mutants.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def hunt(store: Path, asked: argparse.Namespace) -> None:
     """Run every starred bug with every seed that has no record yet."""
     store.mkdir(parents=True, exist_ok=True)
-    known = {(each["cell"]["mutant"], each["cell"]["seed"]) for each in records(store)}
+    known = {(each["cell"]["mutant"], each["cell"]["seed"]) for each in records(store / FILE)}
     bugs = asked.ids or [name for name, bug in catalogue().items() if bug.core]
     guard = threading.Lock()
 
     def one(planted: Planted) -> None:
         record = run(planted.seed, planted, asked.cluster, store / "runs")
-        with guard, (store / "mutants.jsonl").open("a") as file:
+        with guard, (store / FILE).open("a") as file:
             file.write(json.dumps(record) + "\n")
             verdict = {0: "missed", 1: "found", 2: "unknown"}.get(record["exit"], "failed")
             words = [*record["anomalies"], *record["errors"], *record["said"], ""][0]
@@ -86,7 +81,7 @@ def hunt(store: Path, asked: argparse.Namespace) -> None:
 def page(store: Path) -> None:
     """Print the table of what was found on hosts."""
     by_bug: dict[str, list[dict[str, Any]]] = {}
-    for each in records(store):
+    for each in records(store / FILE):
         by_bug.setdefault(each["cell"]["mutant"], []).append(each)
     print("| id | workload | found | first anomaly |\n|---|---|---|---|")
     for name in catalogue():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from kraftwreck.checkers import drained, members, modelled, stats, strength
 from kraftwreck.checkers.linearizability import keyed as linearizable
@@ -83,17 +83,22 @@ def check(run: RunData, names: Iterable[str]) -> Verdict:
     anything while the records of a node are missing (``uncollected`` in ``test.json``).
     """
     results: dict[str, CheckerResult] = {}
+    compare_nodes, repeat_others = set(), set()
     for name in names:
         try:
-            results[name] = find(name)(run)
+            checker = find(name)
+            if checker in _COMPARE_NODES:
+                compare_nodes.add(name)
+            if checker in _REPEAT_OTHERS:
+                repeat_others.add(name)
+            results[name] = checker(run)
         except Exception as error:
             text = str(error.args[0]) if isinstance(error, KeyError) else str(error)
             results[name] = CheckerResult(valid="unknown", error=f"{type(error).__name__}: {text}")
     if missing := run.test.get("uncollected"):
-        for name in results:
-            if _is(name, _COMPARE_NODES):
-                _doubt(results[name], ", ".join(missing))
-    _tell_once(results)
+        for name in compare_nodes:
+            _doubt(results[name], ", ".join(missing))
+    _tell_once(results, repeat_others)
     return Verdict.of(results)
 
 
@@ -104,20 +109,13 @@ def _doubt(result: CheckerResult, missing: str) -> None:
         result.error = f"no proof without the records of {missing}, which could not be collected"
 
 
-def _is(name: str, marked: set[Checker]) -> bool:
-    try:
-        return find(name) in marked
-    except Exception:
-        return False  # Its verdict says so already.
-
-
-def _tell_once(results: dict[str, CheckerResult]) -> None:
-    """Remove the anomalies of checkers that :func:`repeats_others` which others report, too.
+def _tell_once(results: dict[str, CheckerResult], repeat_others: Collection[str]) -> None:
+    """Remove the anomalies of ``repeat_others`` that other checkers report, too.
 
     Their verdicts and their tables of ids do not change.
     """
     for listing, listed in results.items():
-        if not listed.anomalies or not _is(listing, _REPEAT_OTHERS):
+        if not listed.anomalies or listing not in repeat_others:
             continue
         told = {
             (anomaly.type, anomaly.explanation)

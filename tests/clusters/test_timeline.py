@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from kraftwreck.harness.remote.session import Remote
 from kraftwreck.histories.fault import Fault, FaultEvent
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -48,7 +50,6 @@ class Moment:
         return max(self.after - shown, shown - self.before, 0)
 
 
-@pytest.mark.wall_clock("compares the timeline with the kernel's times")
 class Faults:
     """The injector of a run whose clock is the machine's."""
 
@@ -56,12 +57,16 @@ class Faults:
         self._injector = Injector(environment.offered(), time.monotonic_ns)
         self._number = 0
 
-    def inflict(self, kind: str, shape: str, *targets: str) -> tuple[FaultEvent, FaultEvent]:
-        """Let a fault last a moment; return how it started and how it ended."""
+    def inflict(
+        self, kind: str, shape: str, *targets: str, until: Callable[[], bool] | None = None
+    ) -> tuple[FaultEvent, FaultEvent]:
+        """Let a fault last a moment, and ``until`` something; return its start and its end."""
         self._number += 1
         fault = Fault(at=0, kind=kind, shape=shape, duration=0, draw=0, targets=targets)
         started = self._injector.start(self._number, fault)
         time.sleep(LASTS_S)
+        if until is not None:
+            wait_until(until, f"{kind} is seen")
         ended = self._injector.stop(self._number)
         assert started.error is ended.error is None
         return started, ended
@@ -108,6 +113,11 @@ def watching(look: Callable[[], object]) -> Iterator[list[tuple[int, int, object
         thread.join()
 
 
+def found(seen: list[tuple[int, int, object]], what: object) -> bool:
+    """Return whether the last look found ``what``."""
+    return bool(seen) and seen[-1][2] == what
+
+
 def change(seen: list[tuple[int, int, object]], to: object) -> Moment:
     """Return when what was seen became ``to``."""
     for (before, _, what), (_, after, then) in pairwise(seen):
@@ -138,14 +148,15 @@ def test_pauses_match_the_kernels_process_state(
     starts, ends = [], []
     for _ in range(TIMES):
         with watching(stopped) as seen:
-            started, ended = faults.inflict("pause", "one", "n3")
-            time.sleep(0.02)
+            started, ended = faults.inflict("pause", "one", "n3", until=partial(found, seen, True))
+            wait_until(partial(found, seen, False), "it runs again")
         starts.append((change(seen, True), started))
         ends.append((change(seen, False), ended))
     assert_shown(starts)
     assert_shown(ends)
 
 
+@pytest.mark.wall_clock("compares the timeline with the kernel's times")
 def test_kills_match_the_kernels_process_state(
     environment: RemoteEnvironment, faults: Faults, five: list[Host]
 ) -> None:
@@ -156,7 +167,8 @@ def test_kills_match_the_kernels_process_state(
         handle = os.pidfd_open(pid)
         try:
             with watching(lambda fd=handle: bool(select.select([fd], [], [], 0)[0])) as seen:  # type: ignore[misc]
-                started, ended = faults.inflict("kill", "one", "n2")
+                died = partial(found, seen, True)
+                started, ended = faults.inflict("kill", "one", "n2", until=died)
         finally:
             os.close(handle)
         kills.append((change(seen, True), started))

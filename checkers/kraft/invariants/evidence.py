@@ -29,7 +29,6 @@ class Evidence:
         self.trace: TracePass = trace_pass(run)
         self.names = dict(enumerate(run.nodes, start=1))
         self._clocks = node_clocks(run.test)
-        self._steps: dict[str, list[int]] = {}
 
     @cached_property
     def disks(self) -> DiskPass:
@@ -84,20 +83,20 @@ class Evidence:
         """Whether messages are from the input logs of the nodes that they reached."""
         return self.run.capture is not None and self.run.capture.own_inputs
 
-    def steps(self, node: str, number: int) -> list[int]:
-        """Return, in order, times (ns since the start) at which node ``number`` took a step: those
-        of its traces and of the messages in its input log."""
-        known = self._steps.get(node)
-        if known is None:
-            moments = {self.moment(event) for event in self.run.events if event.node == node}
-            inputs = {
-                message.time
-                for messages in self.messages.values()
-                for message in messages
-                if (message.replier if message.response is None else message.asker) == number
-            }
-            known = self._steps[node] = sorted(inputs | {at for at in moments if at is not None})
-        return known
+    @cached_property
+    def steps(self) -> dict[int, list[int]]:
+        """For each node's number, in order, times (ns since the start) at which it took a step:
+        those of its traces and of the messages in its input log."""
+        numbers = {name: number for number, name in self.names.items()}
+        moments: dict[int, set[int]] = {number: set() for number in self.names}
+        for event in self.run.events:
+            if event.node in numbers and (at := self.moment(event)) is not None:
+                moments[numbers[event.node]].add(at)
+        for messages in self.messages.values():
+            for message in messages:
+                owner = message.replier if message.response is None else message.asker
+                moments.setdefault(owner, set()).add(message.time)
+        return {number: sorted(times) for number, times in moments.items()}
 
     @cached_property
     def messages(self) -> dict[str, list[Message]]:

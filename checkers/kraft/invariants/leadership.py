@@ -139,7 +139,7 @@ def _expiry_by_steps(evidence: Evidence, node: str, leader: int) -> Callable[[in
     at the end of every step, with the clock reading that the log holds. So it has run out if the
     node took a whole step after the deadline and before the later time.
     """
-    steps, timeout = evidence.steps(node, leader), timeout_ns(evidence.run.test)
+    steps, timeout = evidence.steps[leader], timeout_ns(evidence.run.test)
 
     def expired(since: int, now: int) -> bool:
         deadline = evidence.after(node, since, timeout) + ROUNDING_NS
