@@ -50,6 +50,7 @@ class Moment:
         return max(self.after - shown, shown - self.before, 0)
 
 
+@pytest.mark.wall_clock("compares the timeline with the kernel's times")
 class Faults:
     """The injector of a run whose clock is the machine's."""
 
@@ -78,18 +79,19 @@ def faults(environment: RemoteEnvironment) -> Faults:
     return Faults(environment)
 
 
-def pid_seen_from_here(host: str, pid: int) -> int:
-    """Return the pid that a process of a namespace host has on this machine."""
+def pid_seen_from_here(environment: RemoteEnvironment, host: str) -> int:
+    """Return the pid that the node of a namespace host has on this machine."""
+    there = int(environment.deployment.status(host)["pid"])
+    namespace = environment.deployment.remotes[host].run(["readlink", f"/proc/{there}/ns/pid"]).text
     for entry in Path("/proc").iterdir():
         try:
             lines = (entry / "status").read_text().splitlines()
             numbers = next(line for line in lines if line.startswith("NSpid:")).split()[1:]
-            name = (entry / "root/etc/hostname").read_text().strip()
+            if int(numbers[-1]) == there and str((entry / "ns/pid").readlink()) == namespace:
+                return int(entry.name)
         except (OSError, StopIteration):
             continue
-        if len(numbers) > 1 and int(numbers[-1]) == pid and name == host:
-            return int(entry.name)
-    raise AssertionError(f"{host} has no process {pid}")
+    raise AssertionError(f"{host} has no process {there}")
 
 
 @contextmanager
@@ -139,7 +141,7 @@ def assert_shown(moments: list[tuple[Moment, FaultEvent]]) -> None:
 def test_pauses_match_the_kernels_process_state(
     environment: RemoteEnvironment, faults: Faults
 ) -> None:
-    pid = pid_seen_from_here("n3", int(environment.deployment.status("n3")["pid"]))
+    pid = pid_seen_from_here(environment, "n3")
     stat = Path(f"/proc/{pid}/stat")
 
     def stopped() -> bool:
@@ -156,14 +158,13 @@ def test_pauses_match_the_kernels_process_state(
     assert_shown(ends)
 
 
-@pytest.mark.wall_clock("compares the timeline with the kernel's times")
 def test_kills_match_the_kernels_process_state(
     environment: RemoteEnvironment, faults: Faults, five: list[Host]
 ) -> None:
     """Dead is a process whose handle is readable; it is back when its port is open."""
     kills = []
     for _ in range(TIMES):
-        pid = pid_seen_from_here("n2", int(environment.deployment.status("n2")["pid"]))
+        pid = pid_seen_from_here(environment, "n2")
         handle = os.pidfd_open(pid)
         try:
             with watching(lambda fd=handle: bool(select.select([fd], [], [], 0)[0])) as seen:  # type: ignore[misc]
