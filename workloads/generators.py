@@ -22,7 +22,7 @@ from kraftwreck.harness.generator import (
     Planned,
     Step,
 )
-from kraftwreck.histories.operation import INVOKE, OK
+from kraftwreck.histories.operation import INFO, INVOKE, OK
 from kraftwreck.nodes.draw import draw, draw_below, draw_unit
 
 NS: Final = 1_000_000_000
@@ -275,6 +275,29 @@ class UntilOk:
         done = self.done or (op.type == OK and op.process in mine)
         mine = mine | {op.process} if op.type == INVOKE else mine - {op.process}
         return UntilOk(self.inner.update(context, event), mine, done)
+
+
+@dataclass(frozen=True, slots=True)
+class UntilInfo:
+    """The operations of ``inner`` until one of them ends ``info``: its effect is unknown.
+
+    Inside of independent keys this abandons an object that may be stuck, such as a lock whose
+    holder nobody knows.
+    """
+
+    inner: Generator
+    done: bool = False
+
+    def op(self, context: Context) -> Step:
+        """Return the next operation unless one has ended ``info``."""
+        if self.done:
+            return None
+        return _onward(self.inner.op(context), lambda inner, due: replace(self, inner=inner))
+
+    def update(self, context: Context, event: Event) -> Generator:
+        """Note the end of an operation."""
+        done = self.done or event.op.type == INFO
+        return UntilInfo(self.inner.update(context, event), done)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The workloads of any system: operations are verbs, which the system's client understands.
 
 A system lists the verbs that it supports. Objects are named by the key of an operation: registers
-are numbers, the others have one key each (``set``, ``counter``, ``queue``, ``lock``, ``bank``).
+and locks are numbers, the others have one key each (``set``, ``counter``, ``queue``, ``bank``).
 ``docs/workloads.md`` says what each verb means.
 """
 
@@ -17,7 +17,17 @@ from kraftwreck.harness.client import Client
 from kraftwreck.harness.generator import Generator, Planned
 from kraftwreck.harness.workload import ClientSetting, Load
 from kraftwreck.nodes.draw import draw_below
-from kraftwreck.workloads.generators import Cycle, EachThread, Plan, Plans, Stagger, once, then
+from kraftwreck.workloads.generators import (
+    Cycle,
+    EachThread,
+    Plan,
+    Plans,
+    Stagger,
+    UntilInfo,
+    once,
+    then,
+)
+from kraftwreck.workloads.independent import SequentialKeys
 
 ACCOUNTS: Final = 5
 FIRST_BALANCE: Final = 10
@@ -26,15 +36,22 @@ KEYS: Final = 3
 """Registers or lists that are in use at a time."""
 ROUND: Final = 40
 """Operations of one thread before all threads move on to the next keys."""
+MOST_LOCKS: Final = 10**9
+"""Locks of a run, more than it can use."""
 _LAST_VALUE: Final = 10**15
 """Above all values that a plan can hold."""
+
+
+def _unchanged(generator: Generator) -> Generator:
+    return generator
 
 
 @dataclass(slots=True)
 class GenericWorkload:
     """A workload of verbs. ``make`` returns the operations of one thread, without pauses.
 
-    ``last`` are the final operations, ``owed`` those of which some must succeed.
+    ``last`` are the final operations, ``owed`` those of which some must succeed. ``around`` returns
+    the operations of the run from those of all threads.
     """
 
     name: str
@@ -45,10 +62,11 @@ class GenericWorkload:
     last: tuple[Planned, ...]
     owed: tuple[str, ...]
     floor: Floor = field(default_factory=lambda: Floor(share=0.05))
+    around: Callable[[Generator], Generator] = _unchanged
 
     def generator(self, load: Load) -> Generator:
         """Return the operations of all threads at the rate of the run."""
-        return EachThread(Stagger(self.make(), load.period_s))
+        return self.around(EachThread(Stagger(self.make(), load.period_s)))
 
     def final(self, nodes: Sequence[str]) -> Sequence[Planned]:
         """Return the final operations."""
@@ -147,9 +165,18 @@ def _transactions(write: str) -> Plan:
     return plan
 
 
-def _locks() -> Generator:
-    """Return a thread's use of the lock: acquire, then release."""
-    return Cycle(then(once("acquire", "lock"), once("release", "lock")))
+def _lock() -> Generator:
+    """Return a thread's use of a lock: acquire, then release."""
+    return Cycle(then(once("acquire"), once("release")))
+
+
+def _locks(use: Generator) -> Generator:
+    """Return the use of one lock after the other by all threads.
+
+    An operation that ends ``info`` may leave a lock held by a process that no longer exists. All
+    threads then move to the next lock, as with Jepsen's independent keys.
+    """
+    return SequentialKeys(range(MOST_LOCKS), lambda _: UntilInfo(use))
 
 
 def _final_reads(*keys: Any) -> tuple[Planned, ...]:
@@ -227,12 +254,13 @@ _ALL: Final = (
     ),
     GenericWorkload(
         "lock",
-        "one process at a time holds the lock",
+        "one process at a time holds a lock; after an unknown outcome the next lock is used",
         ("acquire", "release"),
         ("stats", by_model("lock", owned=True)),
-        _locks,
+        _lock,
         (),
         ("acquire",),
+        around=_locks,
     ),
     GenericWorkload(
         "counter",

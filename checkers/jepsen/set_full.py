@@ -166,10 +166,12 @@ def _judge(
     stable, lost, never = by_outcome["stable"], by_outcome["lost"], by_outcome["never-read"]
     stale = [element for element in stable if (lives[element].latency or 0) > 0]
     valid: Validity = True
+    error = None
     if lost or duplicated or (linearizable and stale):
         valid = False
     elif not stable:
         valid = "unknown"
+        error = f"no read shows an element that stayed: adds attempted: {len(lives)}"
     worst = sorted(in_order(stale), key=lambda e: lives[e].latency or 0, reverse=True)[:_WORST]
     result: dict[str, Any] = {
         "valid?": valid,
@@ -214,7 +216,7 @@ def _judge(
                 type="duplicated", explanation=f"More than once in one read: {some(duplicated)}."
             )
         )
-    return Judgement(result=result, anomalies=anomalies)
+    return Judgement(result=result, anomalies=anomalies, error=error)
 
 
 def _places(life: _Life) -> list[int]:

@@ -14,7 +14,7 @@ from kraftwreck.histories.operation import Op
 from kraftwreck.nodes.draw import draw_below
 from kraftwreck.nodes.store.service import NOT_LEADER, UNKNOWN
 
-VERBS: Final = ("read", "write", "cas", "add", "txn", "append")
+VERBS: Final = ("read", "write", "cas", "add", "txn", "append", "acquire", "release")
 PORT: Final = 9094
 """Where members listen for clients."""
 _TRIES: Final = 4
@@ -35,6 +35,10 @@ def request_of(op: Op) -> dict[str, Any]:
             return {"do": "cas", "key": op.key, "old": old, "new": new}
         case "txn":
             return {"do": "txn", "ops": op.value}
+        case "acquire":
+            return {"do": "cas", "key": f"lock-{op.key}", "old": None, "new": op.process}
+        case "release":
+            return {"do": "cas", "key": f"lock-{op.key}", "old": op.process, "new": None}
     raise ValueError(f"the store has no {op.f!r}; it has {', '.join(VERBS)}")
 
 

@@ -49,7 +49,7 @@ class Memory:
         self.set: list[Any] = []
         self.queue: list[Any] = []
         self.counter = 0
-        self.holder: int | None = None
+        self.holders: dict[Any, int] = {}
         self.accounts = dict.fromkeys(range(ACCOUNTS), FIRST_BALANCE)
         self.before: dict[Any, Any] = {}
 
@@ -111,15 +111,15 @@ class Memory:
         return Completion("ok", drained)
 
     def acquire(self, op: Op) -> Completion:
-        if self.holder is not None and not self.odd("lock", op):
+        if op.key in self.holders and not self.odd("lock", op):
             return Completion("fail", error="held")
-        self.holder = op.process
+        self.holders[op.key] = op.process
         return Completion("ok", op.value)
 
     def release(self, op: Op) -> Completion:
-        if self.holder != op.process:
+        if self.holders.get(op.key) != op.process:
             return Completion("fail", error="not held")
-        self.holder = None
+        del self.holders[op.key]
         return Completion("ok", op.value)
 
     def transfer(self, op: Op) -> Completion:

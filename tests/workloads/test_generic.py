@@ -9,6 +9,7 @@ import pytest
 from kraftwreck.checkers.modelled import by_model, parse
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.harness.options import OptionError
+from kraftwreck.histories.operation import INVOKE, OK, Op
 from kraftwreck.systems.registry import find, workload_of
 from kraftwreck.workloads.generic import GENERIC
 from tests.workloads.memory import VERBS, Bench
@@ -38,6 +39,29 @@ def test_leaving_out_operations_does_not_change_the_others(workload: str) -> Non
     again.run()
     assert bench.ops == again.ops
     assert {op.f for op in bench.ops} <= {*one.verbs, "txn"} - {"append"} | {"drain"}
+
+
+def test_a_lock_of_unknown_holder_is_abandoned_and_a_long_run_stays_valid() -> None:
+    bench = Bench("lock", 1, bug=False, seconds=300)
+    assert bench.run().valid is True
+    ended = [op for op in bench.ops if op.type != "invoke"]
+    unknown = [op for op in ended if op.type == "info"]
+    assert len(unknown) > 50
+    locks = [op.key for op in bench.ops if op.type == "invoke"]
+    assert locks == sorted(locks), "one lock after the other"
+    assert locks[-1] > 20
+    late = [op for op in ended[len(ended) * 3 // 4 :] if op.f == "acquire"]
+    assert sum(op.type == "ok" for op in late) > len(late) / 10
+
+
+def test_two_holders_of_one_lock_are_found_and_holders_of_two_locks_are_not() -> None:
+    judge = parse(by_model("lock", owned=True))
+    for second, valid in ((1, False), (2, True)):
+        acquired = [
+            Op(index=i, process=i // 2, type=OK if i % 2 else INVOKE, f="acquire", key=key, time=i)
+            for i, key in enumerate((1, 1, second, second))
+        ]
+        assert judge(RunData.from_memory(acquired, [], [], [], {})).valid is valid
 
 
 def test_all_verbs_together_are_those_of_the_page() -> None:

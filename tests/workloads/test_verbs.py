@@ -35,8 +35,8 @@ BALANCES = {"0": 3, "1": 10}
         (op("enqueue", "queue", 4), [1], {"queue": [1, 4]}, 4),
         (op("dequeue", "queue"), [1, 4], {"queue": [4]}, 1),
         (op("drain", "queue"), [1, 4], {"queue": []}, [1, 4]),
-        (op("acquire", "lock"), None, {"lock": 7}, None),
-        (op("release", "lock"), 7, {"lock": None}, None),
+        (op("acquire", 1), None, {1: 7}, None),
+        (op("release", 1), 7, {1: None}, None),
     ],
 )
 def test_a_verb_gives_values_to_write_and_its_result(
@@ -51,9 +51,9 @@ def test_a_verb_gives_values_to_write_and_its_result(
     [
         (op("cas", 3, [5, 6]), 4, "the value is 4"),
         (op("dequeue", "queue"), None, "the queue is empty"),
-        (op("acquire", "lock"), 9, "the value is 9"),
-        (op("release", "lock"), 9, "the value is 9"),
-        (op("release", "lock"), None, "the value is None"),
+        (op("acquire", 1), 9, "the value is 9"),
+        (op("release", 1), 9, "the value is 9"),
+        (op("release", 1), None, "the value is None"),
         (op("transfer", "bank", {"from": 0, "to": 1, "amount": 4}), BALANCES, "account 0 has only"),
     ],
 )

@@ -80,6 +80,8 @@ def test_the_life_of_an_element(judge: Any, rows: list[Any], valid: Any, outcome
     report = judge("set-full", rows)
     assert report.result.valid == valid
     assert report.details[f"{outcome}-count"] == 1
+    reason = "no read shows an element that stayed: adds attempted: 1"
+    assert report.result.error == (reason if valid == "unknown" else None)
 
 
 def test_flutter_is_stale_or_lost_with_latencies(judge: Any) -> None:

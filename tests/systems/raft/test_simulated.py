@@ -46,6 +46,20 @@ def test_runs_reach_what_they_should() -> None:
     assert acknowledged > 500
 
 
+def test_long_runs_of_locks_are_valid_and_go_through_many_locks() -> None:
+    campaign = CoreCampaign(system="raft", workload="lock", faults=FAULTS, time_limit_s=120.0)
+    workload = simulated_workload("raft", "lock")
+    abandoned = 0
+    for seed in range(4):
+        schedule = campaign.schedule(seed)
+        judged = run_schedule(campaign.options(seed), workload, campaign.knobs(seed), schedule)
+        assert judged.verdict.valid is True, judged.verdict
+        ops = judged.result.ops
+        abandoned += max(op.key for op in ops if op.key is not None)
+        assert any(op.type == "ok" for op in ops[len(ops) * 3 // 4 :]), "locks are not used up"
+    assert abandoned > 20
+
+
 def test_a_slow_winner_may_lack_what_a_later_leader_committed() -> None:
     campaign = CoreCampaign(system="raft", faults=FAULTS)
     assert run_seed(campaign, 304, keep=False).found == []
