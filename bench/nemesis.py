@@ -19,12 +19,12 @@ from pathlib import Path
 import click
 import msgspec
 
-from kraftwreck.campaigns.campaign import EVERYTHING
 from kraftwreck.campaigns.hunt import Hunted, hunt
 from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.options import Style
 from kraftwreck.harness.patched_nodes import environment, patched_tree
 from kraftwreck.mutants import catalogue
+from kraftwreck.systems.simulators import everything
 
 STYLES: tuple[Style, ...] = ("swarm", "timed")
 HEAD = """# Two nemeses, side by side
@@ -104,7 +104,7 @@ def main(
         imported = Path(nodes.__file__ or "").resolve().parent
         if imported != tree.resolve():
             raise click.ClickException(f"nodes comes from {imported}, not from {tree}")
-        found = hunt(replace(EVERYTHING, style=style), first_seed, budget, runs or None)
+        found = hunt(replace(everything(), style=style), first_seed, budget, runs or None)
         click.echo(msgspec.json.encode(found))
         return
     known = catalogue()

@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 import click
 
-from kraftwreck.campaigns.campaign import Campaign, run_seed
+from kraftwreck.campaigns.campaign import run_seed
 from kraftwreck.nodes.consensus.effects import (
     ApiRequest,
     Effect,
@@ -26,6 +26,7 @@ from kraftwreck.nodes.consensus.effects import (
     ResponseReceived,
 )
 from kraftwreck.nodes.node import Node
+from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign as Campaign
 
 Step = tuple[bytes | None, int, int]
 """A pickled event (None: the start), monotonic microseconds, wall-clock milliseconds."""
@@ -110,7 +111,9 @@ def replay(processes: list[Process], shortest: list[tuple[str, float]]) -> None:
 @click.option("--kinds", default=12, show_default=True, help="Lines of the table.")
 def main(rounds: int, seeds: int, time_limit: float, kinds: int) -> None:
     """Measure, and print Markdown."""
-    campaign = Campaign(nodes=5, rate=10.0, concurrency=5, brokers=0, time_limit_s=time_limit)
+    campaign = Campaign(
+        nodes=5, rate=10.0, concurrency=5, system_options=("brokers=0",), time_limit_s=time_limit
+    )
     processes, simulated = record(campaign, range(seeds))
     shortest: list[tuple[str, float]] = []
     for _ in range(rounds):

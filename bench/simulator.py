@@ -23,9 +23,11 @@ from multiprocessing import get_context
 
 import click
 
-from kraftwreck.campaigns.campaign import ALL, BY_SEED, Campaign, Tested, judge, run_seed
+from kraftwreck.campaigns.campaign import Tested, judge, run_seed
 from kraftwreck.harness.compiled import tree as compiled_tree
 from kraftwreck.nemesis.inject import Injector
+from kraftwreck.systems.campaign import ALL
+from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign as Campaign
 from kraftwreck.systems.kraft.simulated.run import simulate
 from kraftwreck.workloads.registry import find, workloads
 
@@ -68,7 +70,7 @@ def main(
         nodes=nodes,
         rate=rate,
         concurrency=concurrency,
-        brokers=None if brokers == BY_SEED else int(brokers),
+        system_options=(f"brokers={brokers}",),
     )
     load = os.getloadavg()[0]
     how = " with compiled modules" if compiled else ""

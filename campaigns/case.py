@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kraftwreck.harness.options import DYNAMIC, STATIC, RunOptions
+from kraftwreck.harness.options import DEFAULT_SYSTEM, RunOptions
 from kraftwreck.histories.fault import Fault, FaultEvent
 from kraftwreck.histories.operation import INVOKE, Op
 from kraftwreck.simulation.knobs import WorldKnobs
@@ -33,7 +33,7 @@ class Case:
     operations per second.
     """
 
-    system: str = "kraft"
+    system: str = DEFAULT_SYSTEM
     workload: str
     nodes: int
     time_limit_s: float
@@ -68,7 +68,7 @@ class Case:
             time_limit_s=self.time_limit_s,
             cluster="sim",
             nodes=self.nodes,
-            quorum=DYNAMIC if getattr(self.knobs, "dynamic", False) else STATIC,
+            system_options=self.knobs.system_options,
             seed=self.seed,
             rate=self.rate,
             concurrency=self.concurrency,
@@ -101,7 +101,7 @@ class Case:
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """The size of a case; ``nodes`` are controllers and brokers, ``settings`` counts the knobs of
+    """The size of a case; ``nodes`` are all nodes, ``settings`` counts the knobs of
     the world and the nodes that differ from their defaults."""
 
     faults: int

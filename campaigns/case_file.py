@@ -8,22 +8,19 @@ different one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from kraftwreck.campaigns.case import Case, Operation, Size
-from kraftwreck.harness.options import OptionError
+from kraftwreck.harness.options import DEFAULT_SYSTEM, OptionError
 from kraftwreck.harness.triggers import TriggerError, parse
 from kraftwreck.histories.fault import Fault
 from kraftwreck.histories.undecodable import UNDECODABLE
 from kraftwreck.nemesis.registry import families
-from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.simulation.knobs import WorldKnobs
-from kraftwreck.systems.kraft.simulated.knobs import Knobs
-from kraftwreck.systems.simulators import knobs_type
+from kraftwreck.systems.simulators import simulator
 
 FORMAT = 1
 
@@ -74,7 +71,7 @@ class _Layout(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_f
     failure: Expected | None = None
     before: Size | None = None
     digest: str | None = None
-    system: str = "kraft"
+    system: str = DEFAULT_SYSTEM
     workload: str
     nodes: int
     time_limit_s: float
@@ -178,7 +175,7 @@ def read_case(path: Path) -> SavedCase:
             rate=layout.rate,
             concurrency=layout.concurrency,
             seed=layout.seed,
-            knobs=_knobs(layout.knobs, knobs_type(layout.system)),
+            knobs=_knobs(layout.knobs, simulator(layout.system).knobs),
             schedule=_schedule(layout.schedule),
             operations=None if layout.operations is None else tuple(layout.operations),
         )
@@ -201,10 +198,10 @@ def read_case(path: Path) -> SavedCase:
 
 def _knobs(plain: Mapping[str, Any], kind: type[WorldKnobs]) -> WorldKnobs:
     _known("knobs", plain, kind.__struct_fields__)
-    numbers = [field.name for field in fields(NodeConfig)]
+    numbers = kind.names_of_settings()
     for name in ("node", "hasty"):
         values = plain.get(name)
-        if isinstance(values, dict) and kind is Knobs:
+        if isinstance(values, dict) and numbers is not None:
             _known(f"knobs.{name}", values, numbers)
     try:
         return msgspec.convert(plain, kind)

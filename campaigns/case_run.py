@@ -1,10 +1,10 @@
 """Run and judge one case; report each failure by checker, anomaly type and roles.
 
 The roles are those of the nodes in the anomaly. If the anomaly shows trace events of a node, the
-role is the state in the last of them (``leader``, ``follower``, ``candidate`` …). It is
-``observer`` instead for a follower that is not in its own voter set, and ``broker`` for a
-broker. A node that only the explanation names is a ``controller`` or a ``broker``. If the
-explanation names all nodes of the cluster, these names are ignored.
+role is the state in the last of them (``leader``, ``follower``, ``candidate`` …), or a finer one
+that the system's simulator knows. A node that does not elect a leader, or that only the
+explanation names, has its role in the cluster. If the explanation names all nodes of the cluster,
+these names are ignored.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import gc
 import re
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -23,12 +23,11 @@ from kraftwreck.campaigns.case import Case
 from kraftwreck.campaigns.case_file import Expected
 from kraftwreck.checkers.registry import check
 from kraftwreck.harness.simulated.result import SimResult
-from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.histories.verdict import Anomaly, Verdict
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.nodes.consensus.effects import FatalError
 from kraftwreck.systems.registry import simulated_workload
-from kraftwreck.systems.simulators import simulate
+from kraftwreck.systems.simulators import simulate, simulator
 
 _NODE = re.compile(r"\b[nb]\d+\b")
 _LEAST_LIMIT_S = 5.0
@@ -126,38 +125,19 @@ def cpu_limit(seconds: float) -> Iterator[None]:
 
 def roles_of(anomaly: Anomaly, result: SimResult) -> tuple[str, ...]:
     """Return the roles of the nodes in ``anomaly``, each once, sorted."""
-    brokers = frozenset(result.test["brokers"])
-    other = "controller" if "roles" in result.test else "node"
-    hosts = frozenset(result.test["nodes"])
+    roles: dict[str, str] = result.test["roles"]
+    hosts = result.test["nodes"]
+    electing = frozenset(result.test["electing"])
+    known = simulator(result.test["system"])
     shown: dict[str, dict[str, Any]] = {}
     for event in anomaly.events:
         if event.get("node") in hosts:
             shown[event["node"]] = event
-    named = hosts & set(_NODE.findall(anomaly.explanation))
-    if named == hosts:
+    named = frozenset(hosts) & set(_NODE.findall(anomaly.explanation))
+    if named == frozenset(hosts):
         named = frozenset()
-    roles = {_role(event, node in brokers, result) for node, event in shown.items()}
-    for node in named - shown.keys():
-        roles.add("broker" if node in brokers else other)
-    return tuple(sorted(roles))
-
-
-def _role(event: dict[str, Any], broker: bool, result: SimResult) -> str:
-    if broker:
-        return "broker"
-    state = str(event["state"]) or "node"
-    voters = _voters_known(event, result.events)
-    node_id = result.test["nodes"].index(event["node"]) + 1
-    return "observer" if state == "follower" and voters and node_id not in voters else state
-
-
-def _voters_known(shown: dict[str, Any], events: Iterable[TraceEvent]) -> frozenset[int]:
-    """Return the voters that a node knew at its event ``shown``; empty if its trace has none."""
-    last = (shown["incarnation"], shown["seq"])
-    known: frozenset[int] = frozenset()
-    for event in events:
-        if event.node == shown["node"] and event.kind == "voters":
-            if (event.incarnation, event.seq) > last:
-                break
-            known = frozenset(voter for voter, _ in event.detail.get("voters", ()))
-    return known
+    found = {
+        known.position(event, result) if node in electing else roles[node]
+        for node, event in shown.items()
+    }
+    return tuple(sorted(found | {roles[node] for node in named - shown.keys()}))

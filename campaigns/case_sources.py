@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from kraftwreck.campaigns.campaign import EVERYTHING
 from kraftwreck.campaigns.case import Case
 from kraftwreck.campaigns.case_file import SavedCase
-from kraftwreck.harness.options import DYNAMIC, OptionError
+from kraftwreck.harness.layout import layout_of
+from kraftwreck.harness.options import OptionError
 from kraftwreck.harness.simulated.store import options_of
 from kraftwreck.histories.fault import Fault
-from kraftwreck.systems.kraft.simulated.knobs import draw_knobs
-from kraftwreck.systems.simulators import load
+from kraftwreck.systems.registry import configured
+from kraftwreck.systems.simulators import everything, load, simulator
 
 SHRUNK_FILE = "shrunk.json"
 """The file in a run folder with the shrunk case of the run."""
@@ -37,8 +37,9 @@ def case_of_run(folder: Path) -> SavedCase:
 
 def case_of_seed(seed: int) -> SavedCase:
     """Return the case of ``seed`` in a campaign with the default options."""
-    options, knobs = EVERYTHING.options(seed), EVERYTHING.knobs(seed)
-    return SavedCase(case=Case.of(options, knobs, EVERYTHING.schedule(seed)))
+    campaign = everything()
+    options, knobs = campaign.options(seed), campaign.knobs(seed)
+    return SavedCase(case=Case.of(options, knobs, campaign.schedule(seed)))
 
 
 def cases_like(folder: Path, test: dict[str, Any]) -> Iterator[SavedCase]:
@@ -53,17 +54,17 @@ def cases_like(folder: Path, test: dict[str, Any]) -> Iterator[SavedCase]:
         raise OptionError(
             f"{folder / 'test.json'}: cannot read options and schedule: {error}"
         ) from error
-    quorum: Any = "dynamic" if options.quorum == DYNAMIC else "static"
     patch = None if options.patch is None else str(options.patch)
-    names = {f"n{options.nodes + i}": f"b{i}" for i in range(1, options.brokers + 1)}
+    others = layout_of(configured(options), options).others
+    names = {f"n{options.nodes + i}": f"b{i}" for i in range(1, others + 1)}
     renamed = [
         msgspec.structs.replace(fault, targets=tuple(names.get(t, t) for t in fault.targets))
         for fault in schedule
     ]
 
     def saved(seed: int) -> SavedCase:
-        knobs = draw_knobs(seed, options.nodes, quorum=quorum, brokers=options.brokers)
-        case = Case.of(replace(options, seed=seed), knobs, renamed)
+        seeded = replace(options, seed=seed)
+        case = Case.of(seeded, simulator(options.system).draw(seeded), renamed)
         return SavedCase(case=case, mutant=options.mutant, patch=patch)
 
     return map(saved, range(options.seed, options.seed + SEEDS))

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from kraftwreck.harness.options import OptionError, RunOptions
+from kraftwreck.harness.options import DEFAULT_SYSTEM, OptionError, RunOptions
 from kraftwreck.harness.simulated.store import options_of
 from kraftwreck.histories.fault import Fault
 from kraftwreck.histories.undecodable import UNDECODABLE
@@ -20,7 +20,8 @@ from kraftwreck.nemesis.coverage import Counts, Coverage
 from kraftwreck.nemesis.coverage import load as load_coverage
 from kraftwreck.nemesis.coverage import store as store_coverage
 from kraftwreck.nodes.draw import draw_below
-from kraftwreck.systems.kraft.simulated.knobs import Knobs
+from kraftwreck.simulation.knobs import WorldKnobs
+from kraftwreck.systems.simulators import simulator
 
 COVERAGE = "coverage.json"
 
@@ -31,7 +32,7 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True):
     ``reached`` counts, by counter, the states that it was the first to reach."""
 
     options: dict[str, Any]
-    knobs: Knobs
+    knobs: WorldKnobs
     schedule: list[Fault]
     source: str
     reached: Counts
@@ -94,9 +95,27 @@ class Corpus:
         return self.entries[place]
 
 
+class _Stored(msgspec.Struct, kw_only=True):
+    """An entry whose settings are of a type that the system decides."""
+
+    options: dict[str, Any]
+    knobs: msgspec.Raw
+    schedule: list[Fault]
+    source: str
+    reached: Counts
+
+
 def _read(path: Path) -> Entry:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Entry)
+        stored = msgspec.json.decode(path.read_bytes(), type=_Stored)
+        kind = simulator(str(stored.options.get("system", DEFAULT_SYSTEM))).knobs
+        return Entry(
+            options=stored.options,
+            knobs=msgspec.json.decode(stored.knobs, type=kind),
+            schedule=stored.schedule,
+            source=stored.source,
+            reached=stored.reached,
+        )
     except UNDECODABLE as error:
         reason = " ".join(str(error).split())
         raise OptionError(f"{path}: not an entry of a corpus: {reason}") from error

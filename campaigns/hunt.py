@@ -18,11 +18,13 @@ import click
 import msgspec
 
 from kraftwreck import nodes
-from kraftwreck.campaigns.campaign import EVERYTHING, SIMULATOR, Campaign, Tested, run_seed
+from kraftwreck.campaigns.campaign import SIMULATOR, Tested, run_seed
 from kraftwreck.campaigns.case_run import cpu_limit
 from kraftwreck.harness.options import Style
 from kraftwreck.histories.exit_codes import FAILED
 from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.systems.campaign import Campaign
+from kraftwreck.systems.simulators import everything
 
 RUN_LIMIT_S = 60
 CRASH = "crash"
@@ -129,7 +131,7 @@ def cli(
             f"kraftwreck hunt: nodes was imported from {imported} instead of {tree}", err=True
         )
         sys.exit(FAILED)
-    campaign = replace(EVERYTHING, nodes=count, time_limit_s=time_limit, style=style)
+    campaign = replace(everything(), nodes=count, time_limit_s=time_limit, style=style)
     hunted = hunt(campaign, first_seed, budget, runs)
     click.echo(msgspec.json.encode(hunted).decode())
 

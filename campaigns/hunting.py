@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-from kraftwreck.campaigns.campaign import EVERYTHING
 from kraftwreck.campaigns.case import Case, Size
 from kraftwreck.campaigns.case_file import SavedCase
 from kraftwreck.campaigns.hunt import CRASH, IMPORT, Hunted
@@ -20,6 +19,7 @@ from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.options import Style
 from kraftwreck.harness.patched_nodes import environment, patched_tree
 from kraftwreck.histories.exit_codes import CommandError
+from kraftwreck.systems.simulators import everything
 
 CHECK_BUDGET_S = 120.0
 _LAST_LINE = re.compile(r"[\w.]+(?:: .*)?$")
@@ -94,7 +94,7 @@ def shrink_found(patch: Path, hunted: Hunted, style: Style, budget_s: float) -> 
     size, or None where it cannot be shrunk."""
     if hunted.seed is None or hunted.checker in (CRASH, IMPORT):
         return None
-    campaign = replace(EVERYTHING, style=style)
+    campaign = replace(everything(), style=style)
     options = campaign.options(hunted.seed)
     case = Case.of(options, campaign.knobs(hunted.seed), campaign.schedule(hunted.seed))
     saved = SavedCase(case=case, patch=str(patch))

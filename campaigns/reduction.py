@@ -202,19 +202,19 @@ def _fewer_clients(search: _Search) -> None:
 
 
 def _fewer_nodes(search: _Search) -> None:
-    for brokers in range(search.best.knobs.beside):
-        if search.attempt(_with_nodes(search.best, search.best.nodes, brokers)):
+    for beside in range(search.best.knobs.beside):
+        if search.attempt(_with_nodes(search.best, search.best.nodes, beside)):
             break
     for nodes in range(FEWEST_NODES, search.best.nodes):
-        brokers = search.best.knobs.beside
-        if search.attempt(_with_nodes(search.best, nodes, brokers)):
+        beside = search.best.knobs.beside
+        if search.attempt(_with_nodes(search.best, nodes, beside)):
             break
-        if search.attempt(_with_nodes(_moved_down(search.best, nodes), nodes, brokers)):
+        if search.attempt(_with_nodes(_moved_down(search.best, nodes), nodes, beside)):
             break
 
 
 def _moved_down(case: Case, nodes: int) -> Case:
-    """Return ``case`` with the faults of controllers beyond ``nodes`` moved to others without
+    """Return ``case`` with the faults of nodes beyond ``nodes`` moved to others without
     faults."""
     hit = {target for fault in case.schedule for target in fault.targets}
     going = [f"n{i}" for i in range(nodes + 1, case.nodes + 1) if f"n{i}" in hit]
@@ -227,15 +227,15 @@ def _moved_down(case: Case, nodes: int) -> Case:
     return replaced(case, schedule=tuple(schedule))
 
 
-def _with_nodes(case: Case, nodes: int, brokers: int) -> Case:
+def _with_nodes(case: Case, nodes: int, beside: int) -> Case:
     """Return ``case`` without the last nodes, and without faults on them."""
-    left = {f"n{i}" for i in range(1, nodes + 1)} | {f"b{i}" for i in range(1, brokers + 1)}
+    left = {f"n{i}" for i in range(1, nodes + 1)} | {f"b{i}" for i in range(1, beside + 1)}
     schedule: list[Fault] = []
     for fault in case.schedule:
         targets = tuple(t for t in fault.targets if t in left or t.startswith("@"))
         if targets or not fault.targets:
             schedule.append(msgspec.structs.replace(fault, targets=targets))
-    knobs = case.knobs.fitted(nodes, brokers)
+    knobs = case.knobs.fitted(nodes, beside)
     return replaced(case, nodes=nodes, knobs=knobs, schedule=tuple(schedule))
 
 

@@ -11,12 +11,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
-from kraftwreck.campaigns.campaign import Campaign, Tested, Tests, run_proposal, run_seed
+from kraftwreck.campaigns.campaign import Tested, run_proposal, run_seed
 from kraftwreck.campaigns.corpus import Corpus
 from kraftwreck.campaigns.shrinking import Say
 from kraftwreck.campaigns.steering import Proposal, Steering
 from kraftwreck.nemesis import coverage as counters
 from kraftwreck.nemesis.coverage import Coverage
+from kraftwreck.systems.campaign import Campaign
 
 MOST_KINDS = 10
 """A campaign stops after this many different failures."""
@@ -43,7 +44,7 @@ class Source(Protocol):
 class BySeed:
     """Each run is derived from its seed; counters are saved in ``file``, if one is given."""
 
-    def __init__(self, campaign: Tests, file: Path | None) -> None:
+    def __init__(self, campaign: Campaign, file: Path | None) -> None:
         """Raises :class:`OptionError` when ``file`` is not a file of counters."""
         self.covered = counters.load(file) if file is not None else Coverage()
         self._campaign = campaign

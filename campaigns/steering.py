@@ -17,7 +17,6 @@ from msgspec.structs import replace as changed
 from kraftwreck.campaigns import aimed
 from kraftwreck.campaigns.corpus import Corpus, Entry
 from kraftwreck.campaigns.mutation import mutate
-from kraftwreck.harness.capabilities import MEMBERSHIP
 from kraftwreck.harness.options import RunOptions
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis import generator
@@ -25,7 +24,8 @@ from kraftwreck.nemesis.coverage import Coverage
 from kraftwreck.nemesis.plan import host_names
 from kraftwreck.nemesis.scope import Scope
 from kraftwreck.nodes.draw import draw, draw_below, draw_unit
-from kraftwreck.systems.kraft.simulated.knobs import Knobs, draw_knobs
+from kraftwreck.simulation.knobs import WorldKnobs
+from kraftwreck.systems.simulators import simulator
 
 Arm = Literal[
     "swarm", "timed", "triggered", "depositions", "relay", "pairs", "cuts", "mutation", "knobs"
@@ -42,7 +42,7 @@ WORTH = {
     "marks": 10.0,
     "edges": 0.05,
 }
-"""The value of one new state of each counter. Transitions of the whole quorum have little value:
+"""The value of one new state of each counter. Transitions of the whole cluster have little value:
 every run has some of its own."""
 
 KEPT = 20.0
@@ -62,7 +62,7 @@ _TOGETHER = (
 )
 """Settings that belong together."""
 
-Test = Callable[[int], tuple[RunOptions, Knobs]]
+Test = Callable[[int], tuple[RunOptions, WorldKnobs]]
 """Returns the options and settings of the test with a seed."""
 
 
@@ -71,7 +71,7 @@ class Proposal:
     """A complete run to make, and the arm that proposed it."""
 
     options: RunOptions
-    knobs: Knobs
+    knobs: WorldKnobs
     schedule: list[Fault]
     arm: Arm
 
@@ -140,11 +140,13 @@ class Steering:
                 return arm
         return ARMS[0]
 
-    def _faults(self, arm: Arm, options: RunOptions, knobs: Knobs) -> list[Fault]:
-        names = host_names(options, knobs.brokers)
-        scope = Scope.of(options.system, names, knobs.brokers)
-        needs = {kind: scope.families[kind].needs for kind in options.faults}
-        kinds = [kind for kind in needs if knobs.dynamic or MEMBERSHIP not in needs[kind]]
+    def _faults(self, arm: Arm, options: RunOptions, knobs: WorldKnobs) -> list[Fault]:
+        scope = Scope.of(options.system, host_names(options, knobs.beside), knobs.beside)
+        kinds = [
+            kind
+            for kind in options.faults
+            if not any(need.name in knobs.lacking for need in scope.families[kind].needs)
+        ]
         arguments = (kinds, options.seed, options.time_limit_s, scope)
         if arm == "pairs":
             return aimed.pairs(*arguments, counted=self.corpus.counted)
@@ -161,29 +163,28 @@ class Steering:
         if arm == "knobs":
             return Proposal(kept, self._knobs(seed, kept, entry.knobs), entry.schedule, arm)
         other = self.corpus.choose(seed, "steer", "other")
+        beside = entry.knobs.beside
         faults = mutate(
             entry.schedule,
             other.schedule if other else (),
             seed,
             duration_s=kept.time_limit_s,
-            nodes=kept.nodes + entry.knobs.brokers,
-            brokers=entry.knobs.brokers,
+            scope=Scope.of(kept.system, host_names(kept, beside), beside),
         )
         return Proposal(kept, entry.knobs, faults, arm)
 
-    def _knobs(self, seed: int, options: RunOptions, known: Knobs) -> Knobs:
+    def _knobs(self, seed: int, options: RunOptions, known: WorldKnobs) -> WorldKnobs:
         """Draw settings three times and merge them, so that more differ from the defaults."""
         drawn = [
-            draw_knobs(
+            simulator(options.system).redraw(
                 draw(seed, "steer", "knobs", number),
                 options.nodes,
-                quorum="dynamic" if known.dynamic else "static",
-                brokers=known.brokers,
+                known,
                 snapshots=self._snapshots,
             )
             for number in range(_DRAWS)
         ]
-        plain = Knobs()
+        plain = type(known)()
         heavy, *others = drawn
         for names in _TOGETHER:
             for other in others:

@@ -9,13 +9,12 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from kraftwreck.harness.command_line import command_line
-from kraftwreck.histories.exit_codes import BadInputError
+from kraftwreck.harness.own_options import OptionError, as_flags, declared
 
-CONTROLLER = "controller"
-BROKER = "broker"
-CONTROLLER_AND_BROKER = "controller,broker"
-STATIC = "static"
-DYNAMIC = "dynamic"
+__all__ = ["OptionError", "RunOptions", "Style", "repeat_command", "run_options"]
+
+DEFAULT_SYSTEM = "kraft"
+"""The system of commands and stored files that name none."""
 DEFAULT_FAULTS = ("partition", "kill", "pause")
 
 LONGEST_S = 10_000_000.0
@@ -31,10 +30,6 @@ Style = Literal["storms", "swarm", "timed"]
 Jepsen (:mod:`nemesis.timed`)."""
 
 
-class OptionError(BadInputError):
-    """An option cannot be used; the message is one line: what is wrong, where, what to do."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """The options of one run. Equal options and equal code give equal schedules.
@@ -43,10 +38,8 @@ class RunOptions:
     - ``time_limit_s``: seconds of clients and faults, without healing and final reads
     - ``rate``: operations per second of all clients together
     - ``concurrency``: number of client threads
-    - ``nodes``: number of controllers, named ``n1`` … ``nN`` with Kafka node ids 1 … N
-    - ``brokers``: number of brokers, on the hosts after the controllers
-    - ``combined``: every controller is a broker, too
-    - ``quorum``: ``static`` or ``dynamic`` (KIP-853: voters can be changed)
+    - ``nodes``: number of nodes that elect a leader, named ``n1`` … ``nN`` with ids 1 … N; a
+      system may add hosts with other roles (:class:`harness.layout.Layout`)
     - ``snapshots``: nodes on hosts write one every few kilobytes, and keep little of their log
     - ``cluster``: ``netns``, ``vagrant``, ``sim`` or ``hosts:FILE``
     - ``mutant``: a planted bug of ``mutants/``; ``patch``: a patch file for ``nodes/``; at most
@@ -63,15 +56,12 @@ class RunOptions:
     - ``system_options``: the system's own options, each as ``NAME=VALUE``
     """
 
-    system: str = "kraft"
+    system: str = DEFAULT_SYSTEM
     workload: str = "metadata"
     faults: tuple[str, ...] = DEFAULT_FAULTS
     time_limit_s: Annotated[float, Meta(gt=0, le=LONGEST_S)] = 60.0
     cluster: str = "netns"
     nodes: Annotated[int, Meta(ge=1, le=MOST_NODES)] = 5
-    brokers: Annotated[int, Meta(ge=0, le=MOST_NODES)] = 0
-    combined: bool = False
-    quorum: str = STATIC
     snapshots: bool = True
     seed: Annotated[int, Meta(ge=0, le=MOST_SEED)] = 0
     rate: Annotated[float, Meta(gt=0, le=MOST_RATE)] = 20.0
@@ -97,19 +87,8 @@ class RunOptions:
 
     @property
     def node_names(self) -> tuple[str, ...]:
-        """The nodes in order, controllers first; node id = position + 1."""
-        return tuple(f"n{i}" for i in range(1, self.nodes + self.brokers + 1))
-
-    @property
-    def controller_names(self) -> tuple[str, ...]:
-        """The nodes of the quorum, which clients talk to."""
-        return self.node_names[: self.nodes]
-
-    @property
-    def roles(self) -> tuple[str, ...]:
-        """The ``process.roles`` of each node, in order."""
-        controller = CONTROLLER_AND_BROKER if self.combined else CONTROLLER
-        return (controller,) * self.nodes + (BROKER,) * self.brokers
+        """The nodes that elect a leader, in order; node id = position + 1."""
+        return tuple(f"n{i}" for i in range(1, self.nodes + 1))
 
     def as_json(self) -> dict[str, Any]:
         """Return the options as plain JSON values, for ``test.json``."""
@@ -125,15 +104,15 @@ class RunOptions:
 
 def run_options(options: RunOptions) -> dict[str, object]:
     """Return the option values of ``kraftwreck run`` that give these ``options``."""
+    own = as_flags(declared(options.system).run, options.system_options)
+    others = own.pop("--option")
     return {
         "-w": options.workload,
         "-n": options.faults,
         "-t": options.time_limit_s,
         "-c": options.cluster,
         "--nodes": options.nodes,
-        "--brokers": options.brokers or None,
-        "--combined": options.combined,
-        "--quorum": options.quorum if options.quorum != STATIC else None,
+        **own,
         "--no-snapshots": not options.snapshots,
         "--seed": options.seed,
         "--rate": options.rate,
@@ -144,7 +123,7 @@ def run_options(options: RunOptions) -> dict[str, object]:
         "--style": options.style if options.style != "storms" else None,
         "--interval": options.interval_s,
         "--floor": options.floor,
-        "--option": list(options.system_options),
+        "--option": others,
         "--no-tables": not options.tables,
         "--store": options.store,
     }

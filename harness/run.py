@@ -23,11 +23,18 @@ import msgspec
 
 from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.capabilities import Environment
-from kraftwreck.harness.clusters.cluster import Cluster, ClusterUnavailable, Host, Machines
+from kraftwreck.harness.clusters.cluster import (
+    Cluster,
+    ClusterUnavailable,
+    Host,
+    Machines,
+    node_names,
+)
 from kraftwreck.harness.interpreter import Interpreter
 from kraftwreck.harness.interrupts import Interrupted, Interrupts
+from kraftwreck.harness.layout import layout_of
 from kraftwreck.harness.operations import Operations
-from kraftwreck.harness.options import BROKER, RunOptions, repeat_command
+from kraftwreck.harness.options import RunOptions, repeat_command
 from kraftwreck.harness.patience import PATIENCE
 from kraftwreck.harness.remote.session import RemoteError
 from kraftwreck.harness.run_errors import Trouble, merge
@@ -114,8 +121,8 @@ class TestRun:
         self._tree = tree
         self._began, self._collected = began, collected
         self._folder = RunFolder(options.store, options.name, options.seed)
-        self._nodes = options.node_names
-        self._controllers = options.controller_names
+        self._layout = layout_of(system, options)
+        self._nodes = tuple(node_names(len(self._layout.roles)))
         self._errors: list[Trouble] = []
         self._disk_full = False
         self._failure = FAILED
@@ -165,10 +172,9 @@ class TestRun:
         if [host.node_id for host in hosts] != list(range(1, len(hosts) + 1)):
             raise ValueError("the hosts' node ids must be 1, 2, ... in the order of the hosts")
         self._nodes = tuple(host.name for host in hosts)
-        if len(hosts) != len(options.roles):
-            raise ValueError(f"{len(hosts)} hosts for {len(options.roles)} nodes")
-        self._controllers = self._nodes[: options.nodes]
-        self._test |= self._members()
+        if len(hosts) != len(self._layout.roles):
+            raise ValueError(f"{len(hosts)} hosts for {len(self._layout.roles)} nodes")
+        self._test |= self._layout.members(self._nodes)
         self._deployed = self._system.deploy(hosts, options, self._tree)
         if isinstance(self._deployed, Housed) and isinstance(self._cluster, Machines):
             self._deployed.use(self._cluster)
@@ -242,12 +248,13 @@ class TestRun:
             raise ValueError("faults wait for transitions, but this system has no traces")
 
     def _setting(self, thread: int, gateways: Sequence[str]) -> ClientSetting:
-        return ClientSetting(thread, self._options.seed, self._controllers, gateways)
+        electing = self._nodes[: self._layout.electing]
+        return ClientSetting(thread, self._options.seed, electing, gateways)
 
     def _gateways(self) -> tuple[str, ...]:
-        """Return the brokers to which writes go: in half of the runs that have any."""
-        brokers = self._nodes[self._options.nodes :]
-        return brokers if draw_below(2, self._options.seed, "gateways") else ()
+        """Return the nodes to which writes go: in half of the runs those that elect no leader."""
+        others = self._nodes[self._layout.electing :]
+        return others if draw_below(2, self._options.seed, "gateways") else ()
 
     def _wait(self, driver: Threads, watch: _Watch) -> None:
         limit = self._options.time_limit_s
@@ -382,22 +389,12 @@ class TestRun:
     def _clock(self) -> int:
         return time.monotonic_ns() - self._start_ns
 
-    def _members(self) -> dict[str, Any]:
-        """Return all nodes and their roles."""
-        roles = dict(zip(self._nodes, self._options.roles, strict=True))
-        return {
-            "nodes": list(roles),
-            "controllers": [node for node, role in roles.items() if role != BROKER],
-            "brokers": [node for node, role in roles.items() if role == BROKER],
-            "roles": roles,
-        }
-
     def _describe(self) -> dict[str, Any]:
         options = self._options
         return {
             **options.as_json(),
             "name": options.name,
-            **self._members(),
+            **self._layout.members(self._nodes),
             "options": options.as_json(),
             "repeat": repeat_command(options),
             "simulated": False,

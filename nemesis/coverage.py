@@ -21,7 +21,8 @@ import msgspec
 from kraftwreck.checkers.recorded.clocks import NodeClock, node_clocks
 from kraftwreck.checkers.recorded.stored_events import StoredEvents
 from kraftwreck.harness.clusters.providers import SIMULATOR_LACKS
-from kraftwreck.harness.options import BROKER, OptionError
+from kraftwreck.harness.layout import electing_of
+from kraftwreck.harness.options import OptionError
 from kraftwreck.histories.fault import FaultEvent
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.histories.undecodable import UNDECODABLE
@@ -43,14 +44,14 @@ _SNAPSHOTS = {"snapshot": 1, "install": 2, "load": 2}
 class Coverage(msgspec.Struct, kw_only=True):
     """Counters over runs; every value is the number of ``runs`` in which something occurred.
 
-    * ``cuts``: patterns of links cut both ways between controllers, up to relabelling with
+    * ``cuts``: patterns of links cut both ways between electing nodes, up to relabelling with
       the leader marked (:mod:`nemesis.cuts`), as ``nodes:pattern``;
     * ``directed``: the same for single directions;
     * ``follows``: ordered pairs of fault classes (``kind/shape``), as ``first > second``, where
       the first started earlier; ``overlaps``: those where it was still in force;
     * ``struck``: the state of a target when a fault hit it, as ``state kind/shape``;
     * ``steps``: two consecutive trace events of one node, as ``state.kind > state.kind``;
-    * ``edges``: transitions of the whole quorum between abstract states, hashed;
+    * ``edges``: transitions of the whole cluster between abstract states, hashed;
     * ``marks``: leaders at once, depth of truncations, epochs without a winner, in classes.
     """
 
@@ -114,7 +115,7 @@ class Coverage(msgspec.Struct, kw_only=True):
         )
         yield (
             f"states hit by faults: {told['struck']}; steps of nodes: {told['steps']};"
-            f" transitions of the quorum: {told['edges']}"
+            f" transitions of the cluster: {told['edges']}"
         )
 
 
@@ -137,19 +138,15 @@ def coverage(
 ) -> Coverage:
     """Return the coverage of one run.
 
-    ``test`` is the contents of ``test.json`` (``controllers`` or ``nodes`` and ``roles``,
-    ``clock``). ``events`` of all nodes are in order of time; if ``ordered`` is False, they are
+    ``test`` is the contents of ``test.json`` (``electing`` or ``nodes`` and ``roles``, ``clock``).
+    ``events`` of all nodes are in order of time; if ``ordered`` is False, they are
     sorted by the clocks of ``test`` first.
     """
     clocks = node_clocks(test)
-    roles = test.get("roles") or {}
-    controllers = tuple(
-        test.get("controllers")
-        or [name for name in test.get("nodes") or () if roles.get(name) != BROKER]
-    )
+    electing = electing_of(test)
     reached = Coverage(runs=1)
-    lives = _walk(events if ordered else _in_order(events, clocks), controllers, reached)
-    _faults(faults, controllers, lives, clocks, reached)
+    lives = _walk(events if ordered else _in_order(events, clocks), electing, reached)
+    _faults(faults, electing, lives, clocks, reached)
     return reached
 
 
@@ -176,11 +173,11 @@ class _Life:
 
 
 def _walk(
-    events: Iterable[TraceEvent], controllers: Sequence[str], reached: Coverage
+    events: Iterable[TraceEvent], electing: Sequence[str], reached: Coverage
 ) -> dict[str, _Life]:
     """Follow the traces; return each node's states."""
-    place = {name: number for number, name in enumerate(controllers)}
-    count = len(controllers)
+    place = {name: number for number, name in enumerate(electing)}
+    count = len(electing)
     last: list[TraceEvent | None] = [None] * count
     snapshots, codes = [0] * count, [0] * count
     lives: dict[str, _Life] = {}
@@ -188,7 +185,7 @@ def _walk(
     steps: set[tuple[tuple[str, str], tuple[str, str]]] = set()
     edges: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
     marks: set[str] = set()
-    quorum: tuple[int, ...] = (0,) * count
+    cluster: tuple[int, ...] = (0,) * count
     top = won = 0
     for event in events:
         kind = event.kind
@@ -231,8 +228,8 @@ def _walk(
                 continue
             codes[number] = code
         after = tuple(sorted(codes))
-        edges.add((quorum, after))
-        quorum = after
+        edges.add((cluster, after))
+        cluster = after
     reached.steps = dict.fromkeys((f"{'.'.join(a)} > {'.'.join(b)}" for a, b in steps), 1)
     reached.edges = dict.fromkeys((_hash(a + b) for a, b in edges), 1)
     reached.marks = dict.fromkeys(marks, 1)
@@ -256,7 +253,7 @@ def _hash(codes: tuple[int, ...]) -> int:
 
 def _faults(
     faults: Iterable[FaultEvent],
-    controllers: Sequence[str],
+    electing: Sequence[str],
     lives: Mapping[str, _Life],
     clocks: Mapping[str, NodeClock],
     reached: Coverage,
@@ -268,7 +265,7 @@ def _faults(
         if fault.phase == "stop":
             active.pop(fault.id, None)
             if fault.kind == "partition":
-                _cuts(active, controllers, reached)
+                _cuts(active, electing, reached)
             continue
         if fault.error is not None or not fault.targets:
             continue
@@ -286,7 +283,7 @@ def _faults(
         started[name] = None
         active[fault.id] = fault
         if "grudge" in fault.detail:
-            _cuts(active, controllers, reached)
+            _cuts(active, electing, reached)
 
 
 def _state_at(
@@ -309,15 +306,15 @@ def _state_at(
     return life.states[index - 1] if life is not None and index else "unborn"
 
 
-def _cuts(active: Mapping[int, FaultEvent], controllers: Sequence[str], reached: Coverage) -> None:
-    """Record the pattern of links between the controllers that are cut now."""
+def _cuts(active: Mapping[int, FaultEvent], electing: Sequence[str], reached: Coverage) -> None:
+    """Record the pattern of links between the electing nodes that are cut now."""
     cuts = [fault for fault in active.values() if "grudge" in fault.detail]
-    if not cuts or not 3 <= len(controllers) <= 5:
+    if not cuts or not 3 <= len(electing) <= 5:
         return
     leader = cuts[-1].detail.get("leader")
-    if leader not in controllers:
+    if leader not in electing:
         return
-    order = [leader, *(name for name in controllers if name != leader)]
+    order = [leader, *(name for name in electing if name != leader)]
     place = {name: number for number, name in enumerate(order)}
     cut = {
         (place[sender], place[receiver])

@@ -34,7 +34,7 @@ from kraftwreck.workloads.registry import find as find_workload
 
 MUTANT, PATCH, TREE = "mutant", "patch", "tree"
 _MOST_CELLS = 100_000
-_TOLD = ("nodes", "brokers", "quorum", "rate", "concurrency", "snapshots")
+_TOLD = ("nodes", "own", "rate", "concurrency", "snapshots")
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,11 +144,14 @@ def _key(values: tuple[str, ...]) -> list[str]:
 def _told(block: Block) -> list[str]:
     """Return the properties of a block's cells that differ from the defaults."""
     plain = Block()
-    return [
-        f"{name}={getattr(block, name)}"
-        for name in _TOLD
-        if getattr(block, name) != getattr(plain, name)
-    ]
+    told: list[str] = []
+    for name in _TOLD:
+        value = getattr(block, name)
+        if name == "own":
+            told.extend(value)
+        elif value != getattr(plain, name):
+            told.append(f"{name}={value}")
+    return told
 
 
 def _unknown(where: str, block: Block) -> list[str]:
@@ -187,8 +190,9 @@ def _faults(text: str, block: Block, simulated: bool, on_hosts: bool) -> None:
     if simulated:
         possible.check_simulator(names)
     if on_hosts:
-        options = RunOptions(quorum=block.quorum)
         for system in block.systems:
+            own = block.options_of(system, hosts=True)
+            options = RunOptions(system=system, system_options=own)
             known = families(system)
             lacking = possible.lacking_of(find_system(system), options, known)
             possible.check(names, known, lacking, system)

@@ -11,12 +11,13 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
-from kraftwreck.harness.options import DEFAULT_FAULTS, MOST_SEED
+from kraftwreck.harness.options import DEFAULT_FAULTS, DEFAULT_SYSTEM, MOST_SEED
+from kraftwreck.harness.own_options import declared, texts
 from kraftwreck.histories.exit_codes import BadInputError
 from kraftwreck.nightly.mistakes import convert
 
@@ -25,7 +26,6 @@ ALL = "all"
 CLEAN = "clean"
 NEW = "new"
 CONFIRM = "confirm"
-MOST_BROKERS = 200
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kMGT]?B)")
@@ -96,12 +96,12 @@ class Outputs(_Table, kw_only=True, frozen=True):
 class Block(_Table, kw_only=True, frozen=True):
     """One block of the matrix: all combinations of its five lists, with the same settings.
 
-    0 for ``nodes``, ``rate`` and ``concurrency``, ``seed`` for ``brokers`` and ``mixed`` for
-    ``quorum`` have the same meaning as in ``kraftwreck sim``; on hosts they give the defaults of
-    ``kraftwreck run``.
+    0 for ``nodes``, ``rate`` and ``concurrency`` has the same meaning as in ``kraftwreck sim``; on
+    hosts it gives the defaults of ``kraftwreck run``. ``own`` are the options that its systems
+    declare for campaigns, each ``NAME=VALUE``; in the file they are keys like all others.
     """
 
-    systems: Names = ("kraft",)
+    systems: Names = (DEFAULT_SYSTEM,)
     workloads: Names = (ALL,)
     faults: Names = (",".join(DEFAULT_FAULTS),)
     clusters: Names = (SIM,)
@@ -109,13 +109,19 @@ class Block(_Table, kw_only=True, frozen=True):
     seeds: str = NEW
     time_limit_s: Annotated[float, Meta(ge=1)] = 30.0
     nodes: Annotated[int, Meta(ge=0, le=200)] = 0
-    brokers: Annotated[int, Meta(ge=0, le=MOST_BROKERS)] | Literal["seed"] = "seed"
-    quorum: Literal["static", "dynamic", "mixed"] = "mixed"
     rate: NotNegative = 0.0
     concurrency: Annotated[int, Meta(ge=0, le=1000)] = 0
     snapshots: bool = True
     runs: Count | None = None
     weight: Positive = 1.0
+    own: tuple[str, ...] = ()
+
+    def options_of(self, system: str, *, hosts: bool) -> tuple[str, ...]:
+        """Return those of ``own`` that ``system`` takes, on hosts or in the simulator."""
+        known = declared(system)
+        takes = {option.name: option.takes for option in (known.run if hosts else known.campaign)}
+        parts = (text.partition("=") for text in self.own)
+        return tuple(f"{n}={value}" for n, _, value in parts if n in takes and takes[n](value))
 
 
 class _Top(_Table, kw_only=True, frozen=True):
@@ -234,6 +240,10 @@ def _table(plain: Any, kind: type[_Table], where: str, wrong: list[str]) -> Any:
         return None
     hints = get_type_hints(kind, include_extras=True)
     values = {}
+    if kind is Block:
+        plain, own = _without_own(plain, where, wrong)
+        hints.pop("own")
+        values = {"own": own} if own else {}
     for name, value in plain.items():
         key = f"{where}.{name}" if where else name
         if name not in hints:
@@ -252,6 +262,35 @@ def _table(plain: Any, kind: type[_Table], where: str, wrong: list[str]) -> Any:
     if kind is Budget and not plain:
         wrong.append(f"{where}: give hours, runs, or both")
     return kind(**values) if set(required) <= set(values) else None
+
+
+def _without_own(
+    plain: Mapping[str, Any], where: str, wrong: list[str]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return a block without the options of its systems, and these by name, each
+    ``NAME=VALUE``, if they differ from their defaults."""
+    systems = plain.get("systems", [DEFAULT_SYSTEM])
+    known = {
+        option.name: option
+        for system in (systems if isinstance(systems, list) else ())
+        for option in declared(str(system)).campaign
+    }
+    rest = dict(plain)
+    given = {name: rest.pop(name) for name in sorted(known.keys() & plain.keys())}
+    for name, value in list(given.items()):
+        if isinstance(value, bool) or not known[name].takes(str(value)):
+            given[name] = known[name].default
+            wrong.append(f"{where}.{name}: {value!r}: give {known[name].expected}")
+    return rest, texts([known[name] for name in given], given)
+
+
+def stored_block(plain: Mapping[str, Any]) -> Block:
+    """Return a block of a stored plan. Those of earlier releases name all options of their systems.
+
+    Raises msgspec.ValidationError.
+    """
+    rest, own = _without_own(plain, "", [])
+    return msgspec.convert({"own": own, **rest}, Block)
 
 
 def _sensible(kind: type[_Table], name: str, value: Any) -> str | None:

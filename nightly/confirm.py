@@ -23,6 +23,7 @@ from kraftwreck.nightly.config import (
     Limits,
     Outputs,
     Retention,
+    stored_block,
 )
 from kraftwreck.nightly.folder import PLAN, REDS, NightError
 from kraftwreck.nightly.known import NIGHTS, Known
@@ -137,7 +138,7 @@ def confirming(
 def _block(target: Target, runs: int, tree: str) -> Block:
     """Return the block of the red run's cell, reduced to that cell."""
     record = target.record
-    blocks = msgspec.convert(target.plan.deciding["matrix"], list[Block])
+    blocks = [stored_block(each) for each in target.plan.deciding["matrix"]]
     whole = Config(
         name="past", budget=Budget(runs=1), limits=Limits(), corpus=Corpus(),
         retention=Retention(), outputs=Outputs(), matrix=tuple(blocks),

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kraftwreck.harness.command_line import command_line
+from kraftwreck.harness.options import DEFAULT_SYSTEM
 from kraftwreck.histories.exit_codes import FAILED
 from kraftwreck.nemesis.coverage import Coverage
 from kraftwreck.nightly.attempt import CASE, OUTPUT, Attempt, Attempts, ChildRegistry
@@ -116,7 +117,7 @@ class Runner:
             n=planned.n,
             kind=planned.kind,
             cell=cell.key if cell is not None else str(planned.case),
-            system=cell.system if cell is not None else "kraft",
+            system=cell.system if cell is not None else DEFAULT_SYSTEM,
             workload=cell.workload if cell is not None else "",
             faults=list(cell.faults) if cell is not None else [],
             cluster=cell.cluster if cell is not None else SIM,

@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from kraftwreck.harness.options import DEFAULT_SYSTEM
 from kraftwreck.nemesis.coverage import Coverage
 from kraftwreck.nightly.config import Block
 from kraftwreck.nightly.record import Failure, Valid
@@ -30,7 +31,7 @@ class Request(msgspec.Struct, kw_only=True):
 
     do: Do
     answer: str
-    system: str = "kraft"
+    system: str = DEFAULT_SYSTEM
     workload: str = ""
     faults: tuple[str, ...] = ()
     cluster: str = "sim"

@@ -19,13 +19,14 @@ from typing import Any
 
 import msgspec
 
-from kraftwreck.campaigns.campaign import Campaign, run_schedule
+from kraftwreck.campaigns.campaign import run_schedule
 from kraftwreck.campaigns.case import Case
 from kraftwreck.campaigns.case_file import Expected, SavedCase, read_case, write_case
 from kraftwreck.campaigns.case_run import cpu_limit, roles_of, run_case
 from kraftwreck.campaigns.hunt import CRASH, in_the_nodes
 from kraftwreck.harness.command_line import command_line, command_words
 from kraftwreck.harness.options import OptionError
+from kraftwreck.harness.own_options import as_flags, declared
 from kraftwreck.histories.exit_codes import FAILED, INVALID, VALID, of_verdict
 from kraftwreck.histories.verdict import Verdict
 from kraftwreck.nemesis import coverage as counters
@@ -34,8 +35,9 @@ from kraftwreck.nightly.child import die_with_night
 from kraftwreck.nightly.record import Failure
 from kraftwreck.nightly.request import Answer, Request
 from kraftwreck.nodes.consensus.effects import FatalError
-from kraftwreck.systems.simulators import save
-from kraftwreck.workloads.registry import find
+from kraftwreck.systems.campaign import Campaign
+from kraftwreck.systems.registry import simulated_workload
+from kraftwreck.systems.simulators import save, simulator
 
 RUN_LIMIT_S = 120
 """CPU seconds after which a simulated run counts as looping, which is a failure (L8)."""
@@ -70,7 +72,7 @@ def say(line: str) -> None:
 def campaign_of(request: Request) -> Campaign:
     """Return the campaign whose tests are the runs of a cell."""
     block = request.block
-    return Campaign(
+    return simulator(request.system).campaign(
         system=request.system,
         workload=request.workload,
         faults=request.faults,
@@ -78,8 +80,7 @@ def campaign_of(request: Request) -> Campaign:
         nodes=block.nodes,
         rate=block.rate,
         concurrency=block.concurrency,
-        quorum=block.quorum,
-        brokers=None if block.brokers == "seed" else block.brokers,
+        system_options=block.options_of(request.system, hosts=False),
         snapshots=block.snapshots,
         store=Path(request.store),
     )
@@ -93,7 +94,8 @@ def simulated(request: Request, commands: Commands) -> Answer:
         "patch": None if request.patch is None else Path(request.patch),
     }
     options, knobs = replace(campaign.options(seed), **planted), campaign.knobs(seed)
-    workload, schedule = find(options.workload), campaign.schedule(seed)
+    workload = simulated_workload(options.system, options.workload)
+    schedule = campaign.schedule(seed)
     answer = Answer(valid=True, workload=options.workload, repeat=campaign.repeat(seed))
     case = SavedCase(
         case=Case.of(options, knobs, schedule), mutant=request.mutant, patch=request.patch
@@ -196,15 +198,15 @@ def stored(request: Request, _: Commands) -> Answer:
 
 def run_arguments(request: Request) -> list[str]:
     """Return the ``kraftwreck`` arguments that make this run on hosts."""
-    block = request.block
+    block, known = request.block, declared(request.system).run
+    own = as_flags(known, block.options_of(request.system, hosts=True))
     options: dict[str, object] = {
         "-w": request.workload,
         "-n": request.faults,
         "-t": block.time_limit_s,
         "-c": request.cluster,
         "--nodes": block.nodes or None,
-        "--brokers": block.brokers if isinstance(block.brokers, int) else None,
-        "--quorum": block.quorum if block.quorum != "mixed" else None,
+        **own,
         "--seed": request.seed,
         "--rate": block.rate or None,
         "--concurrency": block.concurrency or None,

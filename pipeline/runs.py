@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from kraftwreck.harness.own_options import in_present_shape
 from kraftwreck.histories.store import RUNNING
 from kraftwreck.histories.tables import HistoryError
 from kraftwreck.histories.undecodable import UNDECODABLE
@@ -113,7 +114,7 @@ def _described(folder: Path, test: dict[str, Any]) -> dict[str, Any]:
         "cluster": _text(test.get("cluster")),
         "simulated": bool(test.get("simulated")),
         "nodes": len(test.get("nodes") or ()),
-        "quorum": _text(test.get("quorum")),
+        "system_options": list(map(str, _options(test).get("system_options", ()))),
         "seed": _whole(test.get("seed")),
         "rate": _real(test.get("rate")),
         "concurrency": _whole(test.get("concurrency")),
@@ -132,13 +133,19 @@ def _described(folder: Path, test: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _options(test: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a run, empty if it has none."""
+    options = dict(test.get("options") or {})
+    return in_present_shape(options, str(test.get("system"))) if options else {}
+
+
 def test_key(test: dict[str, Any]) -> str:
     """Return a digest of the options, equal for runs of the same test.
 
     It includes the planned faults and the simulator's knobs: these differ if a schedule was mutated
     or shrunk, although the options are the same.
     """
-    options = dict(test.get("options") or {}) or {
+    options = _options(test) or {
         name: test.get(name)
         for name in ("system", "workload", "faults", "time_limit_s", "cluster", "seed", "rate")
     }

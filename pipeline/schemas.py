@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-VERSION = 1
+VERSION = 2
 """Increased when a column is removed or changes its meaning; then everything is analyzed again."""
 
 _TYPES: dict[str, pa.DataType] = {
@@ -141,7 +141,7 @@ PER_RUN: dict[str, pa.Schema] = {
             "cluster": ("text", "where it ran: netns, sim, vagrant, hosts:..."),
             "simulated": ("flag", "whether in virtual time"),
             "nodes": ("long", "how many"),
-            "quorum": ("text", "static or dynamic"),
+            "system_options": ("texts", "options of the system's own, NAME=VALUE"),
             "seed": ("long", "seed of all random choices"),
             "rate": ("real", "requested operations per second"),
             "concurrency": ("long", "clients"),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from kraftwreck.harness.clusters.cluster import Cluster
+from kraftwreck.harness.layout import layout_of
 from kraftwreck.harness.options import RunOptions
 from kraftwreck.harness.remote.preloads import library
 from kraftwreck.harness.run import Outcome, TestRun
@@ -44,13 +44,13 @@ def run_on_hosts(
     if isinstance(system, Fetching):
         system.fetch(say)
     known = families(options.system)
-    planned = plan_faults(replace(options, brokers=0), options.brokers)
-    everybody = options.nodes + options.brokers
+    layout = layout_of(system, options)
+    planned = plan_faults(options, layout.others)
     return TestRun(
         options,
         system=system,
         workload=systems.workload_of(system, options.workload),
-        schedule=possible.adapt(planned, known, options.lacking, everybody, options.brokers),
+        schedule=possible.adapt(planned, known, options.lacking, len(layout.roles), layout.others),
         injector=partial(Injector, known=known),
         cluster=cluster,
         say=say,

@@ -8,13 +8,14 @@ from typing import Any, cast
 from kraftwreck.harness.clusters.cluster import Cluster, ClusterUnavailable
 from kraftwreck.harness.clusters.providers import choose_cluster, lacking
 from kraftwreck.harness.clusters.vagrant import VagrantCluster
+from kraftwreck.harness.layout import layout_of
 from kraftwreck.harness.options import OptionError, RunOptions
 from kraftwreck.harness.simulated.core import is_core, is_spec, load_core
 from kraftwreck.harness.system import System
 from kraftwreck.nemesis import possible
 from kraftwreck.nemesis.registry import families
 from kraftwreck.systems import registry as systems
-from kraftwreck.systems.simulators import has_simulator
+from kraftwreck.systems.simulators import has_simulator, simulator
 
 SIMULATOR = "sim"
 
@@ -50,8 +51,7 @@ def place(
                 f"{options.system} brings no core for the simulator; use -c netns, vagrant or"
                 " hosts:FILE"
             )
-        if options.combined:
-            raise OptionError("--combined needs real hosts; use --brokers in the simulator")
+        simulator(options.system).check(options)
         if not options.snapshots:
             raise OptionError(
                 "--no-snapshots needs real hosts;"
@@ -60,17 +60,16 @@ def place(
         return options, None, instead
     options = replace(options, lacking=tuple(sorted(lacks)))
     # All hosts of an inventory are used, unless numbers are given.
-    everybody = None if nodes is None else nodes + options.brokers
-    if not options.cluster.startswith("hosts:"):
-        everybody = options.nodes + options.brokers
+    layout = layout_of(_under_test(options), options)
+    listed_only = options.cluster.startswith("hosts:") and nodes is None
+    everybody = None if listed_only else len(layout.roles)
     cluster = choose_cluster(options.cluster, everybody, disks="host" in options.faults)
     listed = getattr(cluster, "hosts", None)
     if options.cluster.startswith("hosts:") and listed:
-        if len(listed) <= options.brokers:
-            raise OptionError(
-                f"{len(listed)} hosts are too few for {options.brokers} brokers and a controller"
-            )
-        options = replace(options, nodes=len(listed) - options.brokers)
+        if len(listed) <= layout.others:
+            least = layout_of(_under_test(options), replace(options, nodes=1))
+            raise OptionError(f"{len(listed)} hosts are too few; a run needs {least.about}")
+        options = replace(options, nodes=len(listed) - layout.others)
     if isinstance(cluster, VagrantCluster):
         cluster.check()
     return options, cluster, None

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,11 @@ from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.options import RunOptions, repeat_command
 from kraftwreck.harness.patched_nodes import environment
 from kraftwreck.harness.run import Outcome
-from kraftwreck.harness.simulated.core import is_core
 from kraftwreck.harness.simulated.store import options_of
 from kraftwreck.histories.exit_codes import CommandError
 from kraftwreck.nemesis.inject import Injector
-from kraftwreck.nemesis.plan import core_faults, plan_faults
 from kraftwreck.systems.registry import simulated_workload
-from kraftwreck.systems.simulators import save, simulate
+from kraftwreck.systems.simulators import save, simulate, simulator
 
 
 def simulated_run(options: RunOptions, tree: Path) -> Outcome:
@@ -46,10 +43,7 @@ def simulated_run(options: RunOptions, tree: Path) -> Outcome:
 
 def _simulate(options: RunOptions) -> Path:
     workload = simulated_workload(options.system, options.workload)
-    if is_core(options.system):
-        schedule = core_faults(options)
-    else:
-        schedule = plan_faults(replace(options, brokers=0), options.brokers)
+    schedule = simulator(options.system).schedule(options)
     result = simulate(options, workload, schedule, Injector)
     return save(options, workload, result, repeat=repeat_command(options))
 

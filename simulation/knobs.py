@@ -7,7 +7,7 @@ otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self, TypeVar
 
 import msgspec
@@ -49,6 +49,21 @@ class WorldKnobs(msgspec.Struct, kw_only=True, frozen=True):
     def settings_of(self, node_id: int) -> dict[str, int]:
         """Return the names and values of the settings of this node's core."""
         return {**self.node, **(self.hasty if node_id in self.hasty_nodes else {})}
+
+    @property
+    def system_options(self) -> tuple[str, ...]:
+        """The options of the system's own, ``NAME=VALUE``, that these settings stand for."""
+        return ()
+
+    @property
+    def lacking(self) -> Mapping[str, str]:
+        """The capabilities that a cluster with these settings lacks, each with the reason."""
+        return {}
+
+    @classmethod
+    def names_of_settings(cls) -> Sequence[str] | None:
+        """Return the names of the settings that ``node`` and ``hasty`` may have; None: any."""
+        return None
 
     @property
     def beside(self) -> int:

@@ -1,45 +1,50 @@
-"""The simulator of each system: that of KRaft, and that of any core of one's own."""
+"""The simulator of each system: one of its own, or that of any core.
+
+A package adds a simulator of its own with an entry point of the group ``kraftwreck.simulators``,
+whose name is that of the system.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import replace
 from pathlib import Path
 
-from kraftwreck.harness.options import OptionError, RunOptions
+from kraftwreck.harness.options import DEFAULT_SYSTEM, OptionError, RunOptions
 from kraftwreck.harness.simulated import store
-from kraftwreck.harness.simulated.core import is_core, load_core
-from kraftwreck.harness.simulated.core_run import simulate_core
+from kraftwreck.harness.simulated.core import is_core, is_spec, load_core
 from kraftwreck.harness.simulated.driver import InjectorFactory
 from kraftwreck.harness.simulated.result import SimResult
 from kraftwreck.harness.simulated.store import read_test
 from kraftwreck.harness.workload import Workload
 from kraftwreck.histories.fault import Fault
+from kraftwreck.histories.plugins import plugins
 from kraftwreck.histories.verdict import Verdict
 from kraftwreck.simulation.knobs import WorldKnobs
-from kraftwreck.systems.kraft.simulated import run as kraft_run
-from kraftwreck.systems.kraft.simulated import store as kraft_store
-from kraftwreck.systems.kraft.simulated.knobs import Knobs
+from kraftwreck.systems.campaign import Campaign
+from kraftwreck.systems.core_simulator import CoreSimulator
+from kraftwreck.systems.simulator import Simulator
 
-KRAFT = "kraft"
-
-ALWAYS = ("epochs", "committed", "invariants", "conformance", "recovery")
-"""Checkers of every simulated run of KRaft, in addition to those of its workload."""
+GROUP = "kraftwreck.simulators"
 
 
 def has_simulator(system: str) -> bool:
-    """Whether ``system`` brings a core."""
-    return system == KRAFT or is_core(system)
+    """Whether ``system`` brings a simulator, or a core."""
+    return (not is_spec(system) and system in plugins(GROUP).found) or is_core(system)
 
 
-def knobs_type(system: str) -> type[WorldKnobs]:
-    """Return the type of the settings of a simulated run of ``system``."""
-    return WorldKnobs if is_core(system) else Knobs
+def simulator(system: str) -> Simulator:
+    """Return the simulator of ``system``. Raises OptionError for one that brings no core."""
+    found: Simulator | None = None if is_spec(system) else plugins(GROUP).found.get(system)
+    if found is not None:
+        return found
+    load_core(system)
+    return CoreSimulator(system)
 
 
-def always(system: str) -> Sequence[str]:
-    """Return the checkers of every simulated run of ``system``. Raises OptionError."""
-    return load_core(system).checkers if is_core(system) else ALWAYS
+def everything(system: str = DEFAULT_SYSTEM) -> Campaign:
+    """Return the campaign with all defaults, which hunts unknown bugs: nothing in it depends on a
+    particular bug."""
+    return simulator(system).campaign(system=system)
 
 
 def simulate(
@@ -52,17 +57,8 @@ def simulate(
     eager: bool = False,
     only: Set[tuple[int, int]] | None = None,
 ) -> SimResult:
-    """Run one test of ``options.system`` in virtual time.
-
-    See :func:`systems.kraft.simulated.run.simulate` and
-    :func:`harness.simulated.core_run.simulate_core`. Raises OptionError.
-    """
-    if is_core(options.system):
-        core = load_core(options.system)
-        core = replace(core, workload=workload)
-        return simulate_core(core, options, schedule, injector, knobs=knobs, eager=eager, only=only)
-    assert knobs is None or isinstance(knobs, Knobs)
-    return kraft_run.simulate(
+    """Run one test of ``options.system`` in virtual time. Raises OptionError."""
+    return simulator(options.system).simulate(
         options, workload, schedule, injector, knobs=knobs, eager=eager, only=only
     )
 
@@ -76,7 +72,7 @@ def save(
     repeat: str | None = None,
 ) -> Path:
     """Write ``result`` as a run folder: see :func:`harness.simulated.store.save`."""
-    write = store.save if is_core(options.system) else kraft_store.save
+    write = simulator(options.system).save
     return write(options, workload, result, verdict=verdict, repeat=repeat)
 
 
@@ -88,4 +84,4 @@ def load(folder: Path) -> tuple[RunOptions, list[Fault], WorldKnobs, str]:
     system = read_test(folder).get("system")
     if not isinstance(system, str):
         raise OptionError(f"{folder / 'test.json'}: system is missing")
-    return store.load(folder, knobs_type(system))
+    return store.load(folder, simulator(system).knobs)

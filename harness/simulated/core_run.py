@@ -9,6 +9,7 @@ import msgspec
 
 from kraftwreck.checkers.recorded.capture import Capture
 from kraftwreck.harness.generator import Planned
+from kraftwreck.harness.layout import layout_of
 from kraftwreck.harness.options import RunOptions, repeat_command
 from kraftwreck.harness.simulated.core import CorePlace, CoreSystem
 from kraftwreck.harness.simulated.core_faults import CoreFaults
@@ -151,8 +152,7 @@ def _describe(
     return {
         **options.as_json(),
         "name": options.name,
-        "nodes": list(options.node_names),
-        "brokers": [],
+        **layout_of(None, options).members(options.node_names),
         "fault_model": {
             "power_loss": world.knobs.power_loss > 0 or any(f.kind == "power" for f in schedule),
             "late_us": LATEST if any(f.kind == "network" for f in schedule) else 0,

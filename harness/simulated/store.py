@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kraftwreck.harness.options import OptionError, RunOptions
+from kraftwreck.harness.options import DEFAULT_SYSTEM, OptionError, RunOptions
+from kraftwreck.harness.own_options import in_present_shape
 from kraftwreck.harness.simulated.result import SimResult
 from kraftwreck.harness.workload import Workload, owed
 from kraftwreck.histories.fault import Fault
@@ -126,9 +127,11 @@ def read_test(folder: Path) -> dict[str, Any]:
 def options_of(plain: dict[str, Any]) -> RunOptions:
     """Return the options from the result of :meth:`RunOptions.as_json`; ignore unknown ones.
 
-    Raises :class:`msgspec.ValidationError` for values of other types.
+    In folders of earlier releases a system's own options are fields like all others. Raises
+    :class:`msgspec.ValidationError` for values of other types.
     """
     known = {field.name for field in fields(RunOptions)}
+    plain = in_present_shape(plain, str(plain.get("system", DEFAULT_SYSTEM)))
     values = {name: value for name, value in plain.items() if name in known}
     return msgspec.convert(values, RunOptions, dec_hook=_path)
 

@@ -13,12 +13,12 @@ import click
 from click.core import ParameterSource
 
 from kraftwreck.cli.option_types import INTERVAL, RATE, SECONDS, SEED
+from kraftwreck.cli.own_options import OwnOptionCommand
 from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.clusters.cluster import Cluster
 from kraftwreck.harness.clusters.providers import DEFAULT_NODES
 from kraftwreck.harness.options import (
-    DYNAMIC,
-    STATIC,
+    DEFAULT_SYSTEM,
     OptionError,
     RunOptions,
     Style,
@@ -49,8 +49,8 @@ def say(line: str) -> None:
     click.echo(line, err=True)
 
 
-@click.command(name="run")
-@click.argument("system", default="kraft")
+@click.command(name="run", cls=OwnOptionCommand, own=lambda options: options.run)
+@click.argument("system", default=DEFAULT_SYSTEM)
 @click.option("-w", "--workload", help="Workload of the clients [default: the system's own].")
 @click.option(
     "-n", "--nemesis", "faults", default="partition,kill,pause", show_default=True,
@@ -64,16 +64,8 @@ def say(line: str) -> None:
     "-c", "--cluster", default="netns", show_default=True,
     metavar="netns|vagrant|sim|hosts:FILE", help="Where the nodes run (see kraftwreck list).",
 )  # fmt: skip
-@click.option("--nodes", type=click.IntRange(1, 200), help="Number of controllers [default: 5].")
-@click.option(
-    "--brokers", type=click.IntRange(0, 200), default=0, show_default=True,
-    help="Number of brokers in addition to the controllers.",
-)  # fmt: skip
-@click.option("--combined", is_flag=True, help="Let every controller be a broker, too.")
-@click.option(
-    "--quorum", type=click.Choice([STATIC, DYNAMIC]), default=STATIC, show_default=True,
-    help="Whether voters can be changed; -n membership needs dynamic.",
-)  # fmt: skip
+@click.option("--nodes", type=click.IntRange(1, 200),
+              help="Number of nodes that elect a leader [default: 5].")  # fmt: skip
 @click.option(
     "--snapshots/--no-snapshots", default=True, show_default=True,
     help="On hosts: write a snapshot every few kilobytes, and delete older log segments soon.",
@@ -121,9 +113,6 @@ def cli(
     time_limit: float,
     cluster: str,
     nodes: int | None,
-    brokers: int,
-    combined: bool,
-    quorum: str,
     snapshots: bool,
     seed: int | None,
     style: Style,
@@ -139,14 +128,12 @@ def cli(
     with_tables: bool,
     as_json: bool,
 ) -> None:
-    """Test SYSTEM (kraft): deploy it, run clients, inject faults, heal it, check it.
+    """Test SYSTEM: deploy it, run clients, inject faults, heal it, check it.
 
     Prints the verdict, the run folder, and the command that repeats the test.
     """
     if mutant is not None and patch is not None:
         raise OptionError("--mutant and --patch cannot be combined")
-    if combined and brokers:
-        raise OptionError("--combined and --brokers cannot be combined")
     under_test = systems_registry.find(system)
     chosen = RunOptions(
         system=system,
@@ -155,9 +142,6 @@ def cli(
         time_limit_s=time_limit,
         cluster=cluster,
         nodes=nodes or int(getattr(under_test, "nodes", DEFAULT_NODES)),
-        brokers=brokers,
-        combined=combined,
-        quorum=quorum,
         snapshots=snapshots,
         seed=secrets.randbelow(1 << 31) if seed is None else seed,
         rate=rate,

@@ -17,23 +17,17 @@ from click.core import ParameterSource
 
 from kraftwreck import nodes as nodes_package
 from kraftwreck.campaigns.campaign import (
-    ALL,
-    BY_SEED,
-    FAULTS,
-    NO_FLOOR,
-    Campaign,
     Tested,
-    Tests,
     as_json,
     combined_digest,
 )
-from kraftwreck.campaigns.core_campaign import CoreCampaign
 from kraftwreck.campaigns.sim_runs import BySeed, Progress, Source, Steered, run_all
 from kraftwreck.cli.option_types import HOURS, INTERVAL, RATE_OR_SEED, Number
+from kraftwreck.cli.own_options import OwnOptionCommand
 from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.command_line import command_line
 from kraftwreck.harness.compiled import tree as compiled_tree
-from kraftwreck.harness.options import LONGEST_S, OptionError, Style
+from kraftwreck.harness.options import DEFAULT_SYSTEM, LONGEST_S, OptionError, Style
 from kraftwreck.harness.patched_nodes import environment, patched_tree
 from kraftwreck.harness.simulated.core import is_core, load_core
 from kraftwreck.harness.workload import floor as least
@@ -41,14 +35,13 @@ from kraftwreck.histories.exit_codes import INVALID, UNKNOWN, VALID
 from kraftwreck.nemesis import possible
 from kraftwreck.nemesis.registry import families
 from kraftwreck.nemesis.registry import parse as parse_faults
-from kraftwreck.systems.kraft.simulated.knobs import MOST_BROKERS, Quorum
+from kraftwreck.systems.campaign import ALL, FAULTS, NO_FLOOR, Campaign
 from kraftwreck.systems.registry import find as find_system
 from kraftwreck.systems.registry import simulated_workload
+from kraftwreck.systems.simulators import simulator
 
 _ARGUMENTS = "kraftwreck.cli.sim.arguments"
 _NOT_OF_CORES = {
-    "quorum": "--quorum",
-    "brokers": "--brokers",
     "snapshots": "--snapshots",
     "interval": "--interval",
     "governed": "--governed",
@@ -80,21 +73,12 @@ def parse_seeds(text: str) -> Iterable[int]:
     return range(int(first), int(last) + 1)
 
 
-def parse_brokers(text: str) -> int | None:
-    """Return the number of brokers in ``text``, None for ``seed``. Raises OptionError."""
-    if text == BY_SEED:
-        return None
-    if not _SEED.fullmatch(text) or int(text) > MOST_BROKERS:
-        raise OptionError(f"--brokers {_shown(text)}: give 0 to {MOST_BROKERS}, or {BY_SEED}")
-    return int(text)
-
-
 def _shown(text: str) -> str:
     """Return ``text`` in quotes, shortened to fit on a line."""
     return repr(text if len(text) <= 60 else f"{text[:60]}...")
 
 
-class _Sim(click.Command):
+class _Sim(OwnOptionCommand):
     """Keeps its arguments for the process with compiled modules that replaces this one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -102,8 +86,8 @@ class _Sim(click.Command):
         return super().parse_args(ctx, args)
 
 
-@click.command(name="sim", cls=_Sim)
-@click.argument("system", default="kraft")
+@click.command(name="sim", cls=_Sim, own=lambda options: options.campaign)
+@click.argument("system", default=DEFAULT_SYSTEM)
 @click.option(
     "-w",
     "--workload",
@@ -119,15 +103,11 @@ class _Sim(click.Command):
 @click.option("-t", "--time-limit", type=Number(1, LONGEST_S), default=30.0, show_default=True,
               help="Virtual seconds of clients and faults in each run.")  # fmt: skip
 @click.option("--nodes", type=click.IntRange(0, 99), default=0, show_default=True,
-              help="Number of controllers; 0: three to five, by seed.")  # fmt: skip
+              help="Number of nodes that elect a leader; 0: by seed.")  # fmt: skip
 @click.option("--rate", type=RATE_OR_SEED, default=0.0, show_default=True,
               help="Operations per second, all clients together; 0: by seed.")  # fmt: skip
 @click.option("--concurrency", type=click.IntRange(0, 1000), default=0, show_default=True,
               help="Number of clients; 0: by seed.")  # fmt: skip
-@click.option("--quorum", type=click.Choice(["static", "dynamic", "mixed"]), default="mixed",
-              show_default=True, help="Whether voters can be changed; mixed: by seed.")  # fmt: skip
-@click.option("--brokers", default=BY_SEED, show_default=True, metavar="N|seed",
-              help="Brokers beside the controllers; seed: none to three, by seed.")  # fmt: skip
 @click.option("--snapshots/--no-snapshots", default=True, show_default=True,
               help="Write a snapshot every few records, and keep few of them.")  # fmt: skip
 @click.option("--style", type=click.Choice(get_args(Style)), default="swarm",
@@ -170,12 +150,11 @@ def cli(
     nodes: int,
     rate: float,
     concurrency: int,
-    quorum: Quorum,
-    brokers: str,
     snapshots: bool,
     style: Style,
     interval: float | None,
     governed: bool,
+    system_options: tuple[str, ...],
     seed_text: str | None,
     jobs: int,
     hours: float | None,
@@ -190,10 +169,11 @@ def cli(
 ) -> None:
     """Run one test per seed in virtual time, check each, and save the failures.
 
-    SYSTEM is kraft, raft, or a core of your own as MODULE:NAME (docs/bring-your-own-core.md).
+    SYSTEM is an installed one (kraftwreck list), or a core of your own as MODULE:NAME
+    (docs/bring-your-own-core.md).
     """
     if patch is not None and not is_core(system):
-        raise OptionError("--patch is for cores; for kraft use kraftwreck mutants or run --patch")
+        raise OptionError("--patch is for cores; use kraftwreck mutants or run --patch")
     if patch is not None and _ours():
         sys.exit(_with_patch(patch, ctx.meta[_ARGUMENTS]))
     find_system(system)
@@ -203,7 +183,7 @@ def cli(
     if isinstance(seeds, count) and hours is None:
         raise OptionError(f"--seeds {seed_text}: an endless range needs --hours")
     possible.check_simulator(parse_faults(faults))
-    campaign = _core_campaign(ctx) if is_core(system) else _campaign(ctx)
+    campaign = _campaign(ctx)
     first = campaign.options(0)
     least(simulated_workload(system, first.workload), first.floor)
     if corpus is not None and style != "swarm":
@@ -214,7 +194,6 @@ def cli(
     if corpus is None:
         source = BySeed(campaign, coverage_file)
     else:
-        assert isinstance(campaign, Campaign)
         source = Steered(campaign, corpus, coverage_file)
     progress = Progress(source, len(seeds) if isinstance(seeds, range) else None, say)
     deadline = time.monotonic() + hours * 3600 if hours else None
@@ -240,46 +219,35 @@ def _with_patch(patch: Path, arguments: Sequence[str]) -> int:
 
 
 def _campaign(ctx: click.Context) -> Campaign:
+    """Return the campaign. Raises OptionError for options that a core has no use for."""
     given = ctx.params
-    return Campaign(
-        system=given["system"],
+    system, faults = given["system"], given["faults"]
+    named = None if ctx.get_parameter_source("faults") is ParameterSource.DEFAULT else faults
+    known = None
+    if is_core(system):
+        core, known = load_core(system), families(system)
+        for name, option in _NOT_OF_CORES.items():
+            if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+                raise OptionError(f"{option} has no meaning for the core {system}")
+        if given["workload"] != ALL and core.client is None:
+            raise OptionError(f"-w has no meaning for the core {system}")
+        if named is None:
+            faults = ",".join(core.faults)
+    patch = given["patch"]
+    return simulator(system).campaign(
+        system=system,
+        faults=parse_faults(faults, known),
         workload=given["workload"],
-        faults=parse_faults(given["faults"]),
+        patch=None if patch is None else patch.resolve(),
         time_limit_s=given["time_limit"],
         nodes=given["nodes"],
         rate=given["rate"],
         concurrency=given["concurrency"],
-        quorum=given["quorum"],
-        brokers=parse_brokers(given["brokers"]),
+        system_options=given["system_options"],
         snapshots=given["snapshots"],
         style=given["style"],
         interval_s=given["interval"],
         governed=given["governed"],
-        floor=given["floor"],
-        store=given["store"],
-    )
-
-
-def _core_campaign(ctx: click.Context) -> CoreCampaign:
-    """Return the campaign of a core. Raises OptionError for options that it has no use for."""
-    given = ctx.params
-    for name, option in _NOT_OF_CORES.items():
-        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise OptionError(f"{option} has no meaning for the core {given['system']}")
-    by_default = ctx.get_parameter_source("faults") is ParameterSource.DEFAULT
-    if given["workload"] != ALL and load_core(given["system"]).client is None:
-        raise OptionError(f"-w has no meaning for the core {given['system']}")
-    core, known = load_core(given["system"]), families(given["system"])
-    return CoreCampaign(
-        system=given["system"],
-        faults=tuple(core.faults) if by_default else parse_faults(given["faults"], known),
-        workload=given["workload"],
-        patch=None if given["patch"] is None else given["patch"].resolve(),
-        time_limit_s=given["time_limit"],
-        nodes=given["nodes"],
-        rate=given["rate"],
-        concurrency=given["concurrency"],
-        style=given["style"],
         floor=given["floor"],
         store=given["store"],
     )
@@ -293,7 +261,7 @@ def _shrunk(progress: Progress) -> list[Path]:
 
 
 def report(
-    progress: Progress, campaign: Tests, json_output: bool, cases: Sequence[Path] = ()
+    progress: Progress, campaign: Campaign, json_output: bool, cases: Sequence[Path] = ()
 ) -> None:
     """Print the result of the campaign: text on stderr, JSON on stdout."""
     failed = sorted((t for t in progress.tested if t.found), key=lambda t: t.seed)
@@ -324,7 +292,7 @@ def report(
         click.echo(json.dumps(result))
 
 
-def _repeat(campaign: Tests, source: Source, tested: Tested) -> str:
+def _repeat(campaign: Campaign, source: Source, tested: Tested) -> str:
     if isinstance(source, Steered):
         return command_line("replay", tested.run)
     return campaign.repeat(tested.seed)

@@ -12,7 +12,7 @@ from kraftwreck.harness.archive import build_archive, digest, with_bytecode
 from kraftwreck.harness.capabilities import CAPABILITIES, MEMBERSHIP, Capability, Environment
 from kraftwreck.harness.client import Client, Connection
 from kraftwreck.harness.clusters.cluster import Host, Machines
-from kraftwreck.harness.options import CONTROLLER, DYNAMIC, RunOptions
+from kraftwreck.harness.options import RunOptions
 from kraftwreck.harness.remote.agent import AGENT, modules
 from kraftwreck.harness.remote.session import RemoteError, on_all
 from kraftwreck.harness.run_errors import Trouble
@@ -20,6 +20,7 @@ from kraftwreck.harness.system import Deployed, Seen
 from kraftwreck.harness.workload import ClientSetting, Speaking, Workload
 from kraftwreck.nemesis.families.network import LINKS, RELAY
 from kraftwreck.systems.kraft.client import KafkaClient
+from kraftwreck.systems.kraft.options import CONTROLLER, KraftLayout, KraftOptions
 from kraftwreck.systems.kraft.remote.deployment import Deployment
 from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
 from kraftwreck.systems.kraft.remote.settings import Settings
@@ -214,9 +215,18 @@ class Kraft:
 
     def lacking(self, options: RunOptions) -> Mapping[str, str]:
         """Return what it does not offer: a static quorum has fixed voters."""
-        if options.quorum == DYNAMIC:
+        if KraftOptions.of(options).dynamic:
             return {}
         return {MEMBERSHIP.name: "the voters of a static quorum are fixed; add --quorum dynamic"}
+
+    def configured(self, given: Sequence[str]) -> Kraft:
+        """Return this system. Raises OptionError, one line, for a wrong option of its own."""
+        KraftOptions.parsed(given)
+        return self
+
+    def layout(self, options: RunOptions) -> KraftLayout:
+        """Return controllers, and brokers after them."""
+        return KraftOptions.of(options).layout(options.nodes)
 
     def prepare(self, nodes: Path) -> None:
         """Compile the code for hosts: the node code and the agents."""
@@ -228,12 +238,13 @@ class Kraft:
 
         Nothing is left running when this raises (``RemoteError``, one line).
         """
+        own = KraftOptions.of(options)
         settings = Settings(
             seed=options.seed,
             tree=nodes,
-            brokers=options.brokers,
-            combined=options.combined,
-            dynamic=options.quorum == DYNAMIC,
+            brokers=own.brokers,
+            combined=own.combined,
+            dynamic=own.dynamic,
             write_loss="power" in options.faults,
             own_clocks="clock" in options.faults,
             own_disks=not {"disk", "storage"}.isdisjoint(options.faults),

@@ -11,12 +11,14 @@ import click
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from kraftwreck.campaigns.campaign import BY_SEED, Campaign
 from kraftwreck.cli.main import cli
 from kraftwreck.harness.clusters.providers import NAMES
 from kraftwreck.harness.command_line import command_line
-from kraftwreck.harness.options import DYNAMIC, STATIC, RunOptions, Style, repeat_command
+from kraftwreck.harness.options import RunOptions, Style, repeat_command
+from kraftwreck.harness.own_options import texts
 from kraftwreck.nemesis.registry import families
+from kraftwreck.systems.kraft.options import OPTIONS, Draws
+from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign
 
 FOLDER = Path(tempfile.gettempdir())
 OF_A_CAMPAIGN = {"jobs", "hours", "coverage_file", "corpus", "shrinks", "compiled", "json_output"}
@@ -46,8 +48,7 @@ def parsed(line: str) -> dict[str, Any]:
     some.builds(
         RunOptions, system=names, workload=names, faults=faults, time_limit_s=seconds,
         cluster=some.sampled_from(["netns", "sim", *NAMES]), nodes=some.integers(1, 200),
-        brokers=some.integers(0, 200), combined=some.booleans(),
-        quorum=some.sampled_from([STATIC, DYNAMIC]), snapshots=some.booleans(), seed=seeds,
+        snapshots=some.booleans(), seed=seeds,
         rate=rates, concurrency=threads, mutant=some.none() | names, patch=some.none() | paths,
         other=some.none() | some.just(FOLDER), store=paths, tables=some.booleans(),
         floor=some.none() | names, style=some.sampled_from(get_args(Style)),
@@ -70,17 +71,16 @@ def test_run_is_repeated_with_every_option(options: RunOptions) -> None:
 @settings(deadline=None)
 @given(
     some.builds(
-        Campaign, system=names, workload=names, faults=faults, time_limit_s=seconds,
+        KraftCampaign, system=names, workload=names, faults=faults, time_limit_s=seconds,
         nodes=some.integers(0, 99), rate=some.just(0.0) | rates, concurrency=some.just(0) | threads,
-        quorum=some.sampled_from(["static", "dynamic", "mixed"]),
-        brokers=some.none() | some.integers(0, 3), snapshots=some.booleans(),
+        snapshots=some.booleans(),
         style=some.sampled_from(get_args(Style)), interval_s=some.none() | intervals,
         governed=some.booleans(), floor=names,
         store=paths.filter(lambda path: not path.exists()),
     ),
     seeds,
 )  # fmt: skip
-def test_a_simulated_run_is_repeated_with_every_option(campaign: Campaign, seed: int) -> None:
+def test_a_simulated_run_is_repeated_with_every_option(campaign: KraftCampaign, seed: int) -> None:
     read = parsed(campaign.repeat(seed))
     assert set(read) >= OF_A_CAMPAIGN
     read = {name: value for name, value in read.items() if name not in OF_A_CAMPAIGN}
@@ -89,8 +89,30 @@ def test_a_simulated_run_is_repeated_with_every_option(campaign: Campaign, seed:
     assert read.pop("time_limit") == campaign.time_limit_s
     assert read.pop("interval") == campaign.interval_s
     assert read.pop("patch") is None
-    assert read.pop("brokers") == (BY_SEED if campaign.brokers is None else str(campaign.brokers))
     assert read == {name: getattr(campaign, name) for name in read}
+
+
+@settings(deadline=None)
+@given(some.integers(0, 200), some.booleans(), some.sampled_from(["static", "dynamic"]))
+def test_options_of_a_system_are_repeated_by_their_flags(
+    brokers: int, combined: bool, quorum: str
+) -> None:
+    plain = {"brokers": brokers, "combined": combined and not brokers, "quorum": quorum}
+    options = RunOptions(system="kraft", system_options=texts(OPTIONS.run, plain))
+    line = repeat_command(options)
+    assert parsed(line)["system_options"] == options.system_options
+    assert (f"--brokers {brokers}" in line) is (brokers > 0)
+    assert ("--combined" in line) is plain["combined"]
+    assert "--option" not in line
+
+
+@settings(deadline=None)
+@given(some.none() | some.integers(0, 200), some.sampled_from(["static", "dynamic", "mixed"]))
+def test_options_of_a_system_s_campaign_are_repeated(brokers: int | None, quorum: str) -> None:
+    own = texts(OPTIONS.campaign, {"brokers": brokers, "quorum": quorum})
+    campaign = KraftCampaign(system="kraft", system_options=own)
+    assert parsed(campaign.repeat(3))["system_options"] == own
+    assert Draws.parsed(own) == Draws(brokers=brokers, quorum=quorum)  # type: ignore[arg-type]
 
 
 @settings(deadline=None)

@@ -30,7 +30,7 @@ def deploy(
 
     def up(**shape: Any) -> KraftDeployment:
         options = RunOptions(seed=7, **shape)
-        cluster = NetnsCluster(len(options.roles))
+        cluster = NetnsCluster(len(SYSTEM.layout(options).roles))
         started.append(cluster.down)
         deployed = SYSTEM.deploy(cluster.up(), options, PROJECT_TREE)
         assert isinstance(deployed, KraftDeployment)
@@ -64,7 +64,7 @@ def states(run: Path, node: str) -> list[str]:
 def test_three_controllers_and_three_brokers(
     deploy: Callable[..., KraftDeployment], tmp_path: Path
 ) -> None:
-    deployed = deploy(nodes=3, brokers=3)
+    deployed = deploy(nodes=3, system_options=("brokers=3",))
     env = deployed.remote
     assert (env.nodes, env.controllers) == (
         ("n1", "n2", "n3", "n4", "n5", "n6"),
@@ -94,7 +94,7 @@ def test_three_controllers_and_three_brokers(
 
 
 def test_five_combined_nodes(deploy: Callable[..., KraftDeployment]) -> None:
-    deployed = deploy(nodes=5, combined=True)
+    deployed = deploy(nodes=5, system_options=("combined=yes",))
     made = ask(deployed, "n2", "CreateTopics", {"topics": [TOPIC], "timeout_ms": 5000})
     assert made["topics"][0]["error_code"] == 0
     leader = deployed.remote.leader()

@@ -35,7 +35,7 @@ def deploy(netns_possible: None, own_state_directories: Path) -> Iterator[Deploy
 
     def up(tree: Path = PROJECT_TREE, **shape: Any) -> KraftDeployment:
         options = RunOptions(**shape)
-        cluster = NetnsCluster(len(options.roles))
+        cluster = NetnsCluster(len(SYSTEM.layout(options).roles))
         started.append(cluster.down)
         deployed = SYSTEM.deploy(cluster.up(), options, tree)
         assert isinstance(deployed, KraftDeployment)
@@ -121,7 +121,7 @@ def changed(deployed: KraftDeployment, *changes: MemberChange) -> Sequence[dict[
 
 
 def test_voters_are_changed_and_disks_replaced(deploy: Deploy, tmp_path: Path) -> None:
-    deployed = deploy(nodes=4, seed=2, quorum="dynamic")
+    deployed = deploy(nodes=4, seed=2, system_options=("quorum=dynamic",))
     env = deployed.remote
     directories = deployed.deployment.directories
     assert list(deployed.deployment.first_voters) == ["n1", "n2", "n3"], "by this seed"
@@ -162,8 +162,8 @@ def test_a_whole_run_with_replaced_machines_and_cut_power_is_valid_and_replays(
     netns_possible: None, own_state_directories: Path, tmp_path: Path
 ) -> None:
     options = RunOptions(
-        faults=("power", "kill", "membership"), time_limit_s=14, nodes=4, quorum="dynamic", seed=1,
-        store=tmp_path,
+        faults=("power", "kill", "membership"), time_limit_s=14, nodes=4, seed=1,
+        system_options=("quorum=dynamic",), store=tmp_path,
     )  # fmt: skip
     schedule = [
         fault(1, "membership", "replace-leader", 3),

@@ -77,7 +77,12 @@ def test_a_leader_that_shuts_down_hands_over_first(
         fault(7, "terminate", "all", 1),
     ]
     options = RunOptions(
-        faults=("terminate",), time_limit_s=9, nodes=3, brokers=2, seed=1, store=tmp_path / "store"
+        faults=("terminate",),
+        time_limit_s=9,
+        nodes=3,
+        seed=1,
+        system_options=("brokers=2",),
+        store=tmp_path / "store",
     )
     folder = carry_out(options, schedule)
     assert_valid_and_replayed(folder, 5)
@@ -136,7 +141,11 @@ def test_versions_run_together_and_roles_are_known(
 ) -> None:
     cluster = NetnsCluster(3)
     options = RunOptions(
-        nodes=1, brokers=2, seed=3, faults=("restart",), other=another_version(tmp_path)
+        nodes=1,
+        system_options=("brokers=2",),
+        seed=3,
+        faults=("restart",),
+        other=another_version(tmp_path),
     )
     try:
         up = SYSTEM.deploy(cluster.up(), options, PROJECT_TREE)

@@ -8,12 +8,14 @@ from kraftwreck.harness.capabilities import MEMBERSHIP, MemberChange
 from kraftwreck.harness.clusters.cluster import Host
 from kraftwreck.harness.options import RunOptions, repeat_command
 from kraftwreck.harness.remote.session import RemoteError
+from kraftwreck.harness.simulated.store import options_of
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.log.uuids import from_text
 from kraftwreck.nodes.server.properties import server_config
 from kraftwreck.systems.kraft.remote.deployment import Deployment
 from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
 from kraftwreck.systems.kraft.remote.settings import Settings, first_voters, properties, roles
+from kraftwreck.systems.kraft.system import SYSTEM
 
 
 def hosts(count: int) -> list[Host]:
@@ -65,17 +67,31 @@ def test_clients_reach_a_node_where_its_controller_is_if_it_has_one() -> None:
 
 
 def test_the_options_of_a_run_assign_roles() -> None:
-    options = RunOptions(nodes=2, brokers=1)
-    assert options.node_names == ("n1", "n2", "n3")
-    assert options.controller_names == ("n1", "n2")
-    assert options.roles == ("controller", "controller", "broker")
+    options = RunOptions(nodes=2, system_options=("brokers=1",))
+    assert options.node_names == ("n1", "n2")
+    layout = SYSTEM.layout(options)
+    assert layout.roles == ("controller", "controller", "broker")
+    assert layout.members(("n1", "n2", "n3")) == {
+        "nodes": ["n1", "n2", "n3"],
+        "electing": ["n1", "n2"],
+        "roles": {"n1": "controller", "n2": "controller", "n3": "broker"},
+        "controllers": ["n1", "n2"],
+        "brokers": ["n3"],
+    }
     assert " --nodes 2 --brokers 1 --seed 0 " in repeat_command(options)
-    combined = RunOptions(nodes=2, combined=True)
-    assert combined.roles == ("controller,broker",) * 2
+    combined = RunOptions(nodes=2, system_options=("combined=yes",))
+    assert SYSTEM.layout(combined).roles == ("controller,broker",) * 2
     assert " --nodes 2 --combined --seed 0 " in repeat_command(combined)
-    dynamic = RunOptions(nodes=4, quorum="dynamic")
+    dynamic = RunOptions(nodes=4, system_options=("quorum=dynamic",))
     assert " --nodes 4 --quorum dynamic --seed 0 " in repeat_command(dynamic)
-    assert dynamic.as_json()["quorum"] == "dynamic"
+    assert dynamic.as_json()["system_options"] == ["quorum=dynamic"]
+
+
+def test_options_of_older_folders_are_fields_like_all_others() -> None:
+    older = RunOptions(nodes=2).as_json() | {"brokers": 1, "combined": False, "quorum": "dynamic"}
+    del older["system_options"]
+    assert options_of(older).system_options == ("brokers=1", "quorum=dynamic")
+    assert options_of(older | {"system": "etcd"}).system_options == ()
 
 
 def test_a_dynamic_quorum_has_no_configured_voters() -> None:

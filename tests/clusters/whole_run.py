@@ -44,7 +44,7 @@ def carry_out(options: RunOptions, schedule: Sequence[Fault], *, disks: bool = F
         workload=workloads.find("metadata"),
         schedule=list(schedule),
         injector=Injector,
-        cluster=NetnsCluster(options.nodes + options.brokers, disks=disks),
+        cluster=NetnsCluster(len(SYSTEM.layout(options).roles), disks=disks),
         say=print,
     ).go()
     assert outcome.errors == []

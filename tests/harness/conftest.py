@@ -19,6 +19,7 @@ from kraftwreck.harness.capabilities import (
 )
 from kraftwreck.harness.client import Answer, Client
 from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.layout import Layout
 from kraftwreck.harness.options import RunOptions
 from kraftwreck.harness.run_errors import Trouble
 from kraftwreck.harness.workload import ClientSetting
@@ -55,9 +56,14 @@ class FakeSystem:
         self.answers: Callable[[str, str], Answer | None] = lambda node, api: None
         self.failing: set[str] = set()
         self.closed = 0
+        self.beside = 0
+        """Nodes that do not elect a leader."""
         self.nodes: Sequence[str] = NODES
         self.env = Environment(NODES, dict.fromkeys((PACKETS, PROCESSES, LEADERS), self))
         self._lock = threading.Lock()
+
+    def layout(self, options: RunOptions) -> Layout:
+        return Layout(("node",) * options.nodes + ("other",) * self.beside, options.nodes)
 
     def _did(self, what: str) -> None:
         self.log.append(what)

@@ -39,15 +39,14 @@ def make(tmp_path: Path, fake: Any, cluster: Any) -> Callable[..., TestRun]:
     def build(
         schedule: Sequence[Fault] = (),
         seconds: float = 0.5,
-        brokers: int = 0,
+        beside: int = 0,
         collected: Callable[[Path], None] = lambda folder: None,
     ) -> TestRun:
         said: list[str] = []
-        fake.said = said
+        fake.said, fake.beside = said, beside
         return TestRun(
             RunOptions(
-                nodes=3 - brokers,
-                brokers=brokers,
+                nodes=3 - beside,
                 time_limit_s=seconds,
                 store=tmp_path,
                 rate=100.0,
@@ -117,16 +116,15 @@ def test_collected_recordings_can_be_read_before_the_hosts_are_released(
     assert len(read) == 1, "the recordings of a node are missing"
 
 
-def test_clients_talk_to_controllers_and_in_the_end_every_broker_is_read(make: Any) -> None:
-    outcome = make(brokers=1).go()
+def test_clients_talk_to_electing_nodes_and_in_the_end_every_node_is_read(make: Any) -> None:
+    outcome = make(beside=1).go()
     assert outcome.errors == []
     ops = read_lines(outcome.folder / "history.jsonl", Op)
     assert {op.node for op in ops if op.node and not op.final} <= {"n1", "n2"}
     assert {op.node for op in ops if op.final and op.type == "ok"} == {"n1", "n2", "n3"}
     test = msgspec.json.decode((outcome.folder / "test.json").read_bytes())
-    assert test["roles"] == {"n1": "controller", "n2": "controller", "n3": "broker"}
-    assert (test["nodes"], test["brokers"]) == (["n1", "n2", "n3"], ["n3"])
-    assert test["options"]["brokers"] == 1
+    assert test["roles"] == {"n1": "node", "n2": "node", "n3": "other"}
+    assert (test["nodes"], test["electing"]) == (["n1", "n2", "n3"], ["n1", "n2"])
 
 
 def test_faults_still_active_at_the_end_are_healed(make: Any, fake: Any) -> None:

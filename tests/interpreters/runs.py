@@ -11,14 +11,15 @@ import platform
 import sys
 from dataclasses import replace
 
-from kraftwreck.campaigns.campaign import EVERYTHING, run_seed
+from kraftwreck.campaigns.campaign import run_seed
+from kraftwreck.systems.simulators import everything
 
 TIME_LIMIT_S = 12.0
 
 
 def main() -> None:
     """Run the seeds of the command line."""
-    campaign = replace(EVERYTHING, time_limit_s=TIME_LIMIT_S)
+    campaign = replace(everything(), time_limit_s=TIME_LIMIT_S)
     runs = {}
     for seed in map(int, sys.argv[1:]):
         tested = run_seed(campaign, seed, keep=False)

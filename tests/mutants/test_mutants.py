@@ -14,7 +14,6 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
-from kraftwreck.campaigns.campaign import Campaign
 from kraftwreck.campaigns.campaign import Tested as Outcome
 from kraftwreck.campaigns.detection import Row, table
 from kraftwreck.campaigns.hunt import Hunted, hunt
@@ -25,6 +24,7 @@ from kraftwreck.harness.options import OptionError
 from kraftwreck.harness.patched_nodes import environment, patched_tree
 from kraftwreck.mutants import FOLDER, Mutant, catalogue
 from kraftwreck.nodes.node import Node
+from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign as Campaign
 
 MUTANTS = list(catalogue().values())
 CORE = {"R01", "R02", "R03", "R06", "R08", "R16", "R18", "R19", "R21", "R25", "R26", "R33", "R38"}

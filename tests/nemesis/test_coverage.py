@@ -18,7 +18,7 @@ from kraftwreck.nemesis.coverage import Coverage, coverage, fault_classes, load,
 
 NAMES = ("n1", "n2", "n3")
 TEST: dict[str, Any] = {
-    "controllers": list(NAMES),
+    "electing": list(NAMES),
     "clock": {name: {"offset_us": 1_000_000 * place} for place, name in enumerate(NAMES)},
 }
 MS = 1_000_000
@@ -139,7 +139,7 @@ def test_traces_of_real_nodes_are_put_in_order_by_their_clocks() -> None:
 
 def test_brokers_are_no_part_of_the_quorum() -> None:
     events = [event("n1", 1, "state", "leader"), event("n2", 2, "state", "follower")]
-    test = {**TEST, "controllers": None, "nodes": NAMES, "roles": {"n2": "broker"}}
+    test = {"nodes": NAMES, "roles": {"n2": "broker"}, "clock": TEST["clock"]}
     assert len(coverage(events, [], test).edges) == 1
     assert len(coverage(events, [], {**test, "roles": {}}).edges) == 2
 

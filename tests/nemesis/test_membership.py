@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.harness.options import DYNAMIC, OptionError, RunOptions
+from kraftwreck.harness.options import OptionError, RunOptions
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.nemesis.possible import check, lacking_of
@@ -142,4 +142,4 @@ def test_a_static_quorum_has_no_voters_to_change() -> None:
         "kraft does not support the fault 'membership':"
         " the voters of a static quorum are fixed; add --quorum dynamic"
     )
-    assert lacking_of(find("kraft"), RunOptions(quorum=DYNAMIC), known) == {}
+    assert lacking_of(find("kraft"), RunOptions(system_options=("quorum=dynamic",)), known) == {}

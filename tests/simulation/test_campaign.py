@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from kraftwreck.campaigns.campaign import EVERYTHING
 from kraftwreck.systems.kraft.simulated.knobs import draw_knobs
+from kraftwreck.systems.simulators import everything
 
 
 def test_now_and_then_a_campaign_has_a_single_controller() -> None:
-    counts = [EVERYTHING.options(seed).nodes for seed in range(200)]
+    counts = [everything().options(seed).nodes for seed in range(200)]
     assert set(counts) == {1, 3, 4, 5}
     lonely = [seed for seed in range(200) if counts[seed] == 1]
     for seed in lonely:  # Its disk is the only one, and nobody else could vote.
-        assert {fault.kind for fault in EVERYTHING.schedule(seed)}.isdisjoint(
+        assert {fault.kind for fault in everything().schedule(seed)}.isdisjoint(
             ("membership", "disk")
         )
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.campaigns.campaign import Campaign, run_seed
+from kraftwreck.campaigns.campaign import run_seed
 from kraftwreck.histories.disturbance import Disturbance
 from kraftwreck.nodes.consensus.kraft.messages import EndQuorumEpochRequest
 from kraftwreck.simulation.disturbed import LATEST, RETRANSMISSION, Disturbances, Fate
 from kraftwreck.simulation.network import Network, Rpc
 from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
 from kraftwreck.systems.kraft.simulated.binding import KraftBinding
+from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign as Campaign
 from kraftwreck.systems.kraft.simulated.knobs import Knobs
 
 MS = 1_000

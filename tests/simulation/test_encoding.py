@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from kraftwreck.campaigns.campaign import Campaign
 from kraftwreck.harness.options import RunOptions
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis.inject import Injector
@@ -39,6 +38,7 @@ from kraftwreck.nodes.log.batch import (
     split_batches,
     verify_crc,
 )
+from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign as Campaign
 from kraftwreck.systems.kraft.simulated.damage import damaged
 from kraftwreck.systems.kraft.simulated.encoding import carried_answer, carried_request
 from kraftwreck.systems.kraft.simulated.knobs import Knobs, draw_knobs

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kraftwreck.campaigns.campaign import Campaign, run_schedule
+from kraftwreck.campaigns.campaign import run_schedule
+from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign as Campaign
 from kraftwreck.workloads.registry import find
 
 CAMPAIGN = Campaign()

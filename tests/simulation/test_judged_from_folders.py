@@ -12,15 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from kraftwreck.campaigns.campaign import Campaign, run_schedule
+from kraftwreck.campaigns.campaign import run_schedule
 from kraftwreck.checkers.recorded.capture import Capture
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.checkers.registry import check
 from kraftwreck.harness.simulated.result import SimResult
 from kraftwreck.histories.message import Message
 from kraftwreck.histories.verdict import Verdict
+from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign as Campaign
 from kraftwreck.systems.kraft.simulated.store import save
-from kraftwreck.systems.simulators import ALWAYS
+from kraftwreck.systems.simulators import simulator
 from kraftwreck.workloads.registry import find
 
 CAMPAIGN = Campaign(time_limit_s=10.0)
@@ -80,7 +81,7 @@ def judge_both_ways(campaign: Campaign, seed: int, store: Path) -> None:
     workload = find(options.workload)
     judged = run_schedule(options, workload, campaign.knobs(seed), campaign.schedule(seed))
     folder = save(options, workload, judged.result)
-    names = dict.fromkeys([*workload.checkers, *ALWAYS])
+    names = dict.fromkeys([*workload.checkers, *simulator("kraft").checkers])
     for messages in (False, True):
         verdict = check(from_folder(judged.result, folder, messages=messages), names)
         assert findings(verdict) <= findings(judged.verdict), f"seed {seed}"

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftwreck.campaigns.campaign import FAULTS as ALL_FAULTS
-from kraftwreck.campaigns.campaign import Campaign, combined_digest, judge, run_seed
+from kraftwreck.campaigns.campaign import combined_digest, judge, run_seed
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.cli.main import status
 from kraftwreck.harness.options import OptionError, RunOptions
@@ -26,6 +25,8 @@ from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.nodes.server.input_log import InputLog
 from kraftwreck.runs.replay import replay_nodes, replay_simulated
+from kraftwreck.systems.campaign import FAULTS as ALL_FAULTS
+from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign as Campaign
 from kraftwreck.systems.kraft.simulated.knobs import Knobs
 from kraftwreck.systems.kraft.simulated.run import simulate
 from kraftwreck.systems.kraft.simulated.store import load, run, save

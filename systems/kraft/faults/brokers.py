@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from kraftwreck.harness.options import BROKER
 from kraftwreck.histories.disturbance import Part
 from kraftwreck.nemesis.families.hosts import Host
 from kraftwreck.nemesis.families.network import Network, NetworkShape, choose, pick_links, slow
@@ -18,6 +17,7 @@ from kraftwreck.nemesis.families.processes import Kill, Pause, Power, Terminate
 from kraftwreck.nemesis.families.wire import Wire
 from kraftwreck.nemesis.family import Aims, Shapes
 from kraftwreck.nemesis.shapes import Shape, pick_one, pick_ring
+from kraftwreck.systems.kraft.options import BROKER
 
 RPCS = (
     *("Fetch", "Fetch", "Fetch", "Fetch", "Vote", "Vote", "Vote"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraftwreck.harness.options import BROKER, CONTROLLER
 from kraftwreck.nemesis.registry import SystemFaults
 from kraftwreck.systems.kraft.faults.brokers import (
     BrokerHost,
@@ -19,6 +18,7 @@ from kraftwreck.systems.kraft.faults.brokers import (
 from kraftwreck.systems.kraft.faults.membership import Voters
 from kraftwreck.systems.kraft.faults.roles import Roles, RolesKill, RolesPause, RolesSlow
 from kraftwreck.systems.kraft.faults.transitions import TRANSITIONS
+from kraftwreck.systems.kraft.options import BROKER, CONTROLLER
 
 FAULTS: Final = SystemFaults(
     families=(

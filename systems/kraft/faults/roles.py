@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from kraftwreck.harness.capabilities import LOAD, PACKETS, Grudge
-from kraftwreck.harness.options import BROKER, CONTROLLER
 from kraftwreck.histories.disturbance import Disturbance
 from kraftwreck.nemesis.families.network import LINKS, Network, slow
 from kraftwreck.nemesis.families.partitions import Build, Partition, cut_link, isolate, union
 from kraftwreck.nemesis.families.processes import Kill, Pause
 from kraftwreck.nemesis.family import Active, Family, Needs, Shapes
 from kraftwreck.nemesis.shapes import Pick, Shape, leader_first, shuffled
+from kraftwreck.systems.kraft.options import BROKER, CONTROLLER
 
 
 def nobody(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:

@@ -23,7 +23,6 @@ from kraftwreck.harness.archive import build_archive, with_bytecode
 from kraftwreck.harness.capabilities import ClockSetting, Evidence
 from kraftwreck.harness.clusters.cluster import Host
 from kraftwreck.harness.clusters.state import control_boot_id
-from kraftwreck.harness.options import BROKER
 from kraftwreck.harness.patience import PATIENCE
 from kraftwreck.harness.remote.agent import Agent
 from kraftwreck.harness.remote.service import (
@@ -40,6 +39,7 @@ from kraftwreck.harness.remote.session import Remote, RemoteError, on_all
 from kraftwreck.harness.remote.ssh import invoke
 from kraftwreck.histories.store import SUMS
 from kraftwreck.systems.kraft.client import KafkaClient
+from kraftwreck.systems.kraft.options import BROKER
 from kraftwreck.systems.kraft.remote.settings import Settings, first_voters, properties, roles
 
 RECORDED = ("inputs.log", "trace.jsonl")

@@ -16,7 +16,6 @@ from kraftwreck.harness.capabilities import (
     Resource,
 )
 from kraftwreck.harness.client import Answer, Call
-from kraftwreck.harness.options import BROKER, CONTROLLER
 from kraftwreck.harness.remote.host_faults import HostFaults, left
 from kraftwreck.harness.remote.session import RemoteError, UnreachableError, on_all
 from kraftwreck.harness.run_errors import Trouble
@@ -25,6 +24,7 @@ from kraftwreck.histories.disturbance import Disturbance
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.log.uuids import from_text
 from kraftwreck.systems.kraft.faults.voter_changes import Members
+from kraftwreck.systems.kraft.options import BROKER, CONTROLLER
 from kraftwreck.systems.kraft.remote.admin import RemoteAdmin
 from kraftwreck.systems.kraft.remote.deployment import Deployment
 from kraftwreck.systems.kraft.remote.disks import RemoteDisks

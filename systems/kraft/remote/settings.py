@@ -11,10 +11,10 @@ from pathlib import Path
 
 from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.clusters.cluster import Host
-from kraftwreck.harness.options import BROKER, CONTROLLER, CONTROLLER_AND_BROKER
 from kraftwreck.harness.remote.service import DATA, LOGS
 from kraftwreck.nodes.draw import draw_below
 from kraftwreck.nodes.log.uuids import draw_uuid, to_text
+from kraftwreck.systems.kraft.options import BROKER, CONTROLLER, CONTROLLER_AND_BROKER
 
 PORT = 9093
 BROKER_PORT = 9092

@@ -24,7 +24,6 @@ from kraftwreck.harness.capabilities import (
     MemberChange,
 )
 from kraftwreck.harness.clusters.providers import SIMULATOR_LACKS
-from kraftwreck.harness.options import BROKER, CONTROLLER
 from kraftwreck.harness.simulated.core_faults import CoreFaults
 from kraftwreck.nodes.log.snapshots import snapshot_name
 from kraftwreck.nodes.log.uuids import to_text
@@ -33,6 +32,7 @@ from kraftwreck.nodes.server.shell import BROKER_SHUTDOWN_LIMIT_S, SHUTDOWN_LIMI
 from kraftwreck.simulation.disk import DiskContent
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.faults.voter_changes import Members
+from kraftwreck.systems.kraft.options import BROKER, CONTROLLER
 from kraftwreck.systems.kraft.simulated.admin import VirtualAdmin
 from kraftwreck.systems.kraft.simulated.binding import disk_of
 from kraftwreck.systems.kraft.simulated.cluster import CLUSTER_ID, SimulatedCluster

@@ -7,14 +7,17 @@ the name says otherwise.
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Self
 
 import msgspec
 
+from kraftwreck.harness.capabilities import MEMBERSHIP
 from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.simulation.knobs import WorldKnobs, draw_world, pick
-
-MOST_BROKERS = 3
+from kraftwreck.systems.kraft.options import DYNAMIC, MOST_BROKERS, Quorum
 
 
 class Knobs(WorldKnobs, kw_only=True, frozen=True):
@@ -42,6 +45,21 @@ class Knobs(WorldKnobs, kw_only=True, frozen=True):
     upgrade: int = 0
     brokers: int = 0
     through_brokers: bool = False
+
+    @property
+    def system_options(self) -> tuple[str, ...]:
+        """The kind of quorum, as an option of a run."""
+        return (f"quorum={DYNAMIC}",) if self.dynamic else ()
+
+    @property
+    def lacking(self) -> Mapping[str, str]:
+        """Changes of voters, if the quorum is static."""
+        return {} if self.dynamic else {MEMBERSHIP.name: "the members are fixed"}
+
+    @classmethod
+    def names_of_settings(cls) -> Sequence[str]:
+        """Return the fields of the nodes' configuration."""
+        return [field.name for field in fields(NodeConfig)]
 
     @property
     def beside(self) -> int:
@@ -72,9 +90,6 @@ _OF_THE_WORLD = tuple(
     name for name in WorldKnobs.__struct_fields__ if name not in ("node", "hasty", "hasty_nodes")
 )
 """Settings that are drawn for any core; ``request_timeout`` keeps its default."""
-
-Quorum = Literal["static", "dynamic", "mixed"]
-"""The kind of quorum to draw; ``mixed`` is either."""
 
 
 def draw_knobs(

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from kraftwreck.harness.generator import Planned
-from kraftwreck.harness.options import BROKER, CONTROLLER, DYNAMIC, RunOptions, repeat_command
+from kraftwreck.harness.options import RunOptions, repeat_command
 from kraftwreck.harness.simulated.driver import InjectorFactory, VirtualDriver, virtual_driver
 from kraftwreck.harness.simulated.result import SimResult
 from kraftwreck.harness.workload import Workload, floor
@@ -22,13 +22,14 @@ from kraftwreck.nodes.draw import draw
 from kraftwreck.simulation.disturbed import LATEST
 from kraftwreck.simulation.fence import fence
 from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.options import KraftOptions, Quorum
 from kraftwreck.systems.kraft.simulated.binding import kraft_world
 from kraftwreck.systems.kraft.simulated.capture import listen
 from kraftwreck.systems.kraft.simulated.cluster import SimulatedCluster
 from kraftwreck.systems.kraft.simulated.defects import plant
 from kraftwreck.systems.kraft.simulated.environment import SimulatedFaults
 from kraftwreck.systems.kraft.simulated.invariants import Invariants
-from kraftwreck.systems.kraft.simulated.knobs import Knobs, Quorum, draw_knobs
+from kraftwreck.systems.kraft.simulated.knobs import Knobs, draw_knobs
 from kraftwreck.systems.kraft.simulated.upgrade import Upgrade
 
 SECOND = 1_000_000
@@ -68,9 +69,9 @@ def simulate(
     apart from the final ones (:class:`~harness.operations.Operations`).
     """
     seed = options.seed
-    knobs = _drawn(options) if knobs is None else knobs
+    knobs = drawn(options) if knobs is None else knobs
     limit = int(options.time_limit_s * SECOND)
-    cluster = SimulatedCluster(options.controller_names, seed, knobs)
+    cluster = SimulatedCluster(options.node_names, seed, knobs)
     names = cluster.names
     with fence():
         world = kraft_world(names, cluster.make_node, seed, knobs)
@@ -121,11 +122,12 @@ def simulate(
     )
 
 
-def _drawn(options: RunOptions) -> Knobs:
+def drawn(options: RunOptions) -> Knobs:
     """Return the settings of the simulated world that the seed of ``options`` gives."""
-    dynamic = options.quorum == DYNAMIC or "membership" in options.faults
+    own = KraftOptions.of(options)
+    dynamic = own.dynamic or "membership" in options.faults
     quorum: Quorum = "dynamic" if dynamic else "static"
-    return draw_knobs(options.seed, options.nodes, quorum=quorum, brokers=options.brokers)
+    return draw_knobs(options.seed, options.nodes, quorum=quorum, brokers=own.brokers)
 
 
 def _boot_all(world: World, names: Sequence[str], seed: int) -> None:
@@ -234,14 +236,11 @@ def _describe(
     healed: int,
 ) -> dict[str, Any]:
     """Return the contents of ``test.json`` for a simulated run."""
+    layout = KraftOptions(brokers=len(cluster.brokers)).layout(len(cluster.controllers))
     return {
         **options.as_json(),
         "name": options.name,
-        "nodes": list(cluster.names),
-        "controllers": list(cluster.controllers),
-        "brokers": list(cluster.brokers),
-        "roles": dict.fromkeys(cluster.controllers, CONTROLLER)
-        | dict.fromkeys(cluster.brokers, BROKER),
+        **layout.members(cluster.names),
         "fault_model": {
             "quorum": "dynamic" if cluster.knobs.dynamic else "static",
             "first_voters": list(cluster.first_voters or cluster.configured_voters),

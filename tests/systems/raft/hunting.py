@@ -13,8 +13,8 @@ from collections.abc import Iterable
 
 from kraftwreck.campaigns.campaign import run_seed
 from kraftwreck.campaigns.case_run import cpu_limit
-from kraftwreck.campaigns.core_campaign import CoreCampaign
 from kraftwreck.harness.simulated.core import FAULTS
+from kraftwreck.systems.core_campaign import CoreCampaign
 
 CAMPAIGN = CoreCampaign(system="raft", faults=FAULTS)
 

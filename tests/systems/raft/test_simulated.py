@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kraftwreck.campaigns.campaign import run_schedule, run_seed
-from kraftwreck.campaigns.core_campaign import CoreCampaign
 from kraftwreck.harness.simulated.core import FAULTS, load_core
+from kraftwreck.systems.core_campaign import CoreCampaign
 from kraftwreck.systems.registry import simulated_workload
 
 PATCHES = Path(__file__).parents[2] / "consensus" / "raft" / "mutants"
@@ -96,7 +96,7 @@ def test_a_run_leaves_a_folder_that_replays(kraftwreck: Run, tmp_path: Path) -> 
     [
         (("sim", "raft", "-w", "queue"), "it lacks enqueue, dequeue, drain"),
         (("sim", "raft", "-w", "leader"), "unknown workload 'leader' of raft"),
-        (("sim", "raft", "--brokers", 2), "--brokers has no meaning for the core raft"),
+        (("sim", "raft", "--brokers", 2), "--brokers has no meaning for raft"),
         (("sim", "--patch", "x.patch"), "--patch is for cores"),
         (("sim", "raft", "--patch", "x.patch"), "x.patch: No such file"),
         (("run", "raft", "-c", "sim", "-n", "membership"), "does not support"),

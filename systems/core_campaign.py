@@ -3,40 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from kraftwreck.harness.command_line import command_line
-from kraftwreck.harness.options import RunOptions, Style
+from kraftwreck.harness.options import RunOptions
 from kraftwreck.harness.simulated.core import load_core
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis.plan import core_faults
 from kraftwreck.nodes.draw import draw_below
 from kraftwreck.simulation.knobs import WorldKnobs
-
-ALL = "all"
+from kraftwreck.systems.campaign import ALL, Campaign
 
 _RATES = (3.0, 5.0, 10.0, 10.0, 20.0)
 _THREADS = (1, 3, 5, 10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoreCampaign:
+class CoreCampaign(Campaign):
     """Settings of all tests of a core. ``workload`` ``all``: the core's own one, or by seed.
-    ``nodes``, ``rate`` and ``concurrency`` 0: the core's own number, and by seed. ``patch`` is the
-    planted bug of the node code. Faults come by time: a core has no transitions that trigger any.
+    ``nodes`` 0: one of the core's own numbers. Faults come by time: a core has no transitions that
+    trigger any.
     """
-
-    system: str
-    faults: tuple[str, ...]
-    workload: str = ALL
-    patch: Path | None = None
-    time_limit_s: float = 30.0
-    nodes: int = 0
-    rate: float = 0.0
-    concurrency: int = 0
-    style: Style = "swarm"
-    floor: str = "none"
-    store: Path = Path("store")
 
     def options(self, seed: int) -> RunOptions:
         """Return the options of the test with this ``seed``. Raises OptionError."""
@@ -67,22 +52,4 @@ class CoreCampaign:
 
     def schedule(self, seed: int) -> list[Fault]:
         """Return the faults of the test with this ``seed``."""
-        options = self.options(seed)
-        return core_faults(options)
-
-    def repeat(self, seed: int) -> str:
-        """Return the command that runs the test with this ``seed`` again."""
-        options: dict[str, object] = {
-            "-w": self.workload,
-            "-n": self.faults,
-            "-t": self.time_limit_s,
-            "--nodes": self.nodes,
-            "--rate": self.rate,
-            "--concurrency": self.concurrency,
-            "--style": self.style,
-            "--floor": self.floor,
-            "--store": self.store,
-            "--patch": self.patch,
-            "--seeds": f"{seed}..{seed}",
-        }
-        return command_line("sim", self.system, options=options)
+        return core_faults(self.options(seed))

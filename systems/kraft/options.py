@@ -1,0 +1,130 @@
+"""The options that KRaft adds to a run and to a campaign, and the roles that they give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast, get_args
+
+from kraftwreck.harness.layout import Layout
+from kraftwreck.harness.options import MOST_NODES, OptionError, RunOptions
+from kraftwreck.harness.own_options import NO, YES, OwnOption, OwnOptions, values
+
+CONTROLLER: Final = "controller"
+BROKER: Final = "broker"
+CONTROLLER_AND_BROKER: Final = "controller,broker"
+STATIC: Final = "static"
+DYNAMIC: Final = "dynamic"
+MIXED: Final = "mixed"
+BY_SEED: Final = "seed"
+MOST_BROKERS: Final = 3
+"""The most brokers that the seed of a simulated run chooses."""
+
+Quorum = Literal["static", "dynamic", "mixed"]
+"""The kind of quorum to draw; ``mixed`` is either."""
+
+_RUN = (
+    OwnOption(
+        name="brokers",
+        about="Number of brokers in addition to the controllers.",
+        default="0",
+        most=MOST_NODES,
+    ),
+    OwnOption(
+        name="combined",
+        about="Let every controller be a broker, too.",
+        default=NO,
+        words=(NO, YES),
+        flag=True,
+    ),
+    OwnOption(
+        name="quorum",
+        about="Whether voters can be changed; -n membership needs dynamic.",
+        default=STATIC,
+        words=(STATIC, DYNAMIC),
+    ),
+)
+_CAMPAIGN = (
+    OwnOption(
+        name="quorum",
+        about="Whether voters can be changed; mixed: by seed.",
+        default=MIXED,
+        words=get_args(Quorum),
+    ),
+    OwnOption(
+        name="brokers",
+        about="Brokers beside the controllers; seed: none to three, by seed.",
+        default=BY_SEED,
+        words=(BY_SEED,),
+        most=MOST_NODES,
+    ),
+)
+OPTIONS: Final = OwnOptions(run=_RUN, campaign=_CAMPAIGN)
+
+
+@dataclass(frozen=True, slots=True)
+class KraftLayout(Layout):
+    """Controllers, then brokers."""
+
+    def members(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the fields of ``test.json`` about the hosts, also controllers and brokers."""
+        return {
+            **Layout.members(self, names),
+            "controllers": list(names[: self.electing]),
+            "brokers": list(names[self.electing :]),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KraftOptions:
+    """The options of one run.
+
+    - ``brokers``: number of brokers, on the hosts after the controllers
+    - ``combined``: every controller is a broker, too
+    - ``dynamic``: voters can be changed (KIP-853)
+    """
+
+    brokers: int = 0
+    combined: bool = False
+    dynamic: bool = False
+
+    @classmethod
+    def of(cls, options: RunOptions) -> KraftOptions:
+        """Return those among the options of a run. Raises :class:`OptionError`, one line."""
+        return cls.parsed(options.system_options)
+
+    @classmethod
+    def parsed(cls, given: Sequence[str]) -> KraftOptions:
+        """Return those in ``given``, each ``NAME=VALUE``. Raises :class:`OptionError`, one line."""
+        found = values(_RUN, given, "kraft")
+        mine = cls(
+            brokers=int(found["brokers"]),
+            combined=found["combined"] == YES,
+            dynamic=found["quorum"] == DYNAMIC,
+        )
+        if mine.combined and mine.brokers:
+            raise OptionError("--combined and --brokers cannot be combined")
+        return mine
+
+    def layout(self, controllers: int) -> KraftLayout:
+        """Return the hosts of a run with this number of ``controllers``."""
+        controller = CONTROLLER_AND_BROKER if self.combined else CONTROLLER
+        return KraftLayout((controller,) * controllers + (BROKER,) * self.brokers, controllers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws:
+    """What the seeds of a campaign draw: the ``quorum``, and ``brokers`` (None: by seed)."""
+
+    quorum: Quorum = MIXED
+    brokers: int | None = None
+
+    @classmethod
+    def parsed(cls, given: Sequence[str]) -> Draws:
+        """Return those in ``given``, each ``NAME=VALUE``. Raises :class:`OptionError`, one line."""
+        found = values(_CAMPAIGN, given, "kraft")
+        brokers = found["brokers"]
+        return cls(
+            quorum=cast(Quorum, found["quorum"]),
+            brokers=None if brokers == BY_SEED else int(brokers),
+        )

@@ -1,0 +1,141 @@
+"""Campaigns of KRaft: options, settings and faults of a simulated test, drawn from its seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.workload import Workload
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis import triggers
+from kraftwreck.nemesis.plan import host_names, plan_faults
+from kraftwreck.nemesis.scope import Scope
+from kraftwreck.nodes.draw import draw, draw_below
+from kraftwreck.systems.campaign import ALL, Campaign
+from kraftwreck.systems.kraft.options import Draws
+from kraftwreck.systems.kraft.simulated.knobs import Knobs, draw_knobs
+from kraftwreck.workloads.registry import find, workloads
+
+LONELY = 16
+"""One run in this many has a single controller."""
+
+STANDALONE = 5
+"""One dynamic quorum in this many starts with one voter, like ``kafka-storage format
+--standalone``, and grows."""
+
+_RATES = (3.0, 5.0, 10.0, 10.0, 20.0)
+_THREADS = (3, 5, 10, 20, 40)
+
+_TIMED_NODES = {"snapshot_bytes": 8_000, "retention_bytes": 1, "clean_interval_ms": 500}
+"""Manual settings for tests that need snapshots: with the defaults no short run makes one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KraftCampaign(Campaign):
+    """Settings of all tests in a campaign of KRaft.
+
+    With ``nodes`` 0 the seed chooses three to five controllers, or a single one in one run of
+    sixteen. With ``rate`` or ``concurrency`` 0 the seed chooses, because fast and slow clients
+    find different bugs. The kind of quorum and the number of brokers are
+    :class:`~systems.kraft.options.Draws`.
+    """
+
+    def options(self, seed: int) -> RunOptions:
+        """Return the options of the test with this ``seed``."""
+        names = sorted(workloads())
+        name = names[seed % len(names)] if self.workload == ALL else self.workload
+        threads, rate = _load(find(name), seed)
+        return RunOptions(
+            system=self.system,
+            workload=name,
+            faults=self.faults,
+            time_limit_s=self.time_limit_s,
+            cluster="sim",
+            nodes=self.nodes or _controllers(seed),
+            seed=seed,
+            rate=self.rate or rate,
+            concurrency=self.concurrency or threads,
+            style=self.style,
+            interval_s=self.interval_s,
+            governed=self.governed,
+            floor=self.floor,
+            store=self.store,
+        )
+
+    def knobs(self, seed: int) -> Knobs:
+        """Return the settings of the simulated world for the test with this ``seed``."""
+        draws = Draws.parsed(self.system_options)
+        drawn = draw_knobs(
+            seed,
+            self.options(seed).nodes,
+            quorum=draws.quorum,
+            brokers=draws.brokers,
+            snapshots=self.snapshots,
+        )
+        if self.style != "timed":
+            grows = drawn.dynamic and "membership" in self.faults
+            alone = grows and draw_below(STANDALONE, seed, "standalone") == 0
+            return msgspec.structs.replace(drawn, first_voters=1) if alone else drawn
+        return Knobs(
+            segment_bytes=4_000,
+            dynamic=drawn.dynamic,
+            first_voters=drawn.first_voters,
+            auto_join=drawn.auto_join,
+            brokers=drawn.brokers,
+            through_brokers=drawn.through_brokers,
+            node=dict(_TIMED_NODES) if self.snapshots else {},
+        )
+
+    def schedule(self, seed: int) -> list[Fault]:
+        """Return the faults of the test with this ``seed``."""
+        options, knobs = self.options(seed), self.knobs(seed)
+        if self.style == "timed":
+            return plan_faults(options, knobs.brokers)
+        grows = knobs.dynamic and knobs.first_voters < min(2, options.nodes)
+        if options.nodes == 1 or grows:
+            # The only voter can neither be removed nor lose its disk.
+            spared = tuple(f for f in options.faults if f not in ("membership", "disk"))
+            options = replace(options, faults=spared)
+        faults = plan_faults(options, knobs.brokers, lacking=knobs.lacking)
+        if grows:
+            faults = _growth(seed, "partition" in options.faults, faults)
+        if knobs.upgrade:
+            scope = Scope.of(options.system, host_names(options, knobs.brokers), knobs.brokers)
+            faults = [*triggers.upheavals(options.faults, seed, scope), *faults]
+        return faults
+
+
+def _growth(seed: int, cuts: bool, others: list[Fault]) -> list[Fault]:
+    """Return ``others`` with a fault that adds all controllers as voters.
+
+    Sometimes the first leader, which was the only voter, is cut off soon afterwards, when it has
+    followers to fetch from it; then only the ``others`` after that cut are returned.
+    """
+    second = 1_000_000_000
+    at = second // 2 + draw_below(5 * second // 2, seed, "growth")
+    order = draw(seed, "growth", "order")
+    growth = Fault(at=at, kind="membership", shape="grow", duration=3 * second, draw=order)
+    if not cuts or draw_below(2, seed, "growth", "cut"):
+        return sorted([growth, *others], key=lambda fault: (fault.at, fault.kind))
+    later = at + second + draw_below(3 * second, seed, "growth", "later")
+    cut = Fault(at=later, kind="partition", shape="leader", duration=8 * second, draw=order)
+    return [growth, cut, *(fault for fault in others if fault.at >= later + cut.duration)]
+
+
+def _controllers(seed: int) -> int:
+    """Return the number of controllers, by seed: three to five, sometimes only one."""
+    alone = draw_below(LONELY, seed, "alone") == 0
+    return 1 if alone else 3 + draw_below(3, seed, "nodes")
+
+
+def _load(workload: Workload, seed: int) -> tuple[int, float]:
+    """Return the number of clients and the operations per second, by seed.
+
+    A workload may limit the clients, and set the least rate for each.
+    """
+    threads = getattr(workload, "clients", _THREADS)
+    count = threads[draw_below(len(threads), seed, "threads")]
+    least = getattr(workload, "rate_per_client", 0.0) * count
+    return count, max(_RATES[draw_below(len(_RATES), seed, "rate")], least)
