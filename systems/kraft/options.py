@@ -114,7 +114,7 @@ class KraftOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draws:
-    """Choices of a campaign: the kind of ``quorum``, and the number of ``brokers`` (None: by seed)."""
+    """Choices of a campaign: the kind of ``quorum``, and how many ``brokers`` (None: by seed)."""
 
     quorum: Quorum = MIXED
     brokers: int | None = None
