@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -16,7 +17,9 @@ from kraftwreck.harness.clusters.netns import probe
 ALONE = ("spark", "browser")
 """Markers of tests that share the machine's memory: one worker each."""
 
-CLUSTERS = Path(__file__).parent / "clusters"
+HOSTS_GROUPS = 3
+"""The number of workers for tests with hosts."""
+
 LOCK = Path(__file__).parents[1] / "build" / "hosts.lock"
 """Tests with hosts share the machine; those that look at all of it have it alone."""
 
@@ -81,6 +84,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
 
 
+def _hosts_group(item: pytest.Item) -> str:
+    """Return the group of a test with hosts: few groups, for tests with hosts wait most of the
+    time, but several at once keep the machine too busy. A module, which shares hosts, has one."""
+    return f"hosts {crc32(item.path.name.encode()) % HOSTS_GROUPS}"
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give every test with one of the markers the xdist group of that name.
@@ -93,9 +102,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HOSTS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.cluster)
         if item.get_closest_marker("cluster") is not None:
-            # Two workers: tests with hosts wait most of the time.
-            group = "hosts" if CLUSTERS in item.path.parents else "runs on hosts"
-            item.add_marker(pytest.mark.xdist_group(group))
+            item.add_marker(pytest.mark.xdist_group(_hosts_group(item)))
         else:
             for marker in ALONE:
                 if item.get_closest_marker(marker) is not None:
