@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kraftwreck.histories.parquet_size import expandable, sized
+from kraftwreck.histories.column_size import expandable, sized, unpackable
 from kraftwreck.histories.tables import HISTORY_SCHEMA, HistoryError
 
 _REQUIRED = ("process", "type", "f", "value")
@@ -36,7 +36,9 @@ def read_columns(path: Path, kind: str, *, every: bool = False) -> pa.Table:
                 [_selected(sized(pq.ParquetFile(file), file), every) for file in files]
             )
         else:
-            table = expandable(pa.ipc.open_file(pa.memory_map(str(path))).read_all(), path)
+            table = expandable(
+                pa.ipc.open_file(pa.memory_map(str(unpackable(path)))).read_all(), path
+            )
         missing = [name for name in _REQUIRED if name not in table.column_names]
         if missing:
             raise HistoryError(f"{path}: there is no column {missing[0]!r}")

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 
 from kraftwreck.histories import edn
 from kraftwreck.histories.column_files import read_columns
+from kraftwreck.histories.column_size import sized
 from kraftwreck.histories.json_array import read_json
 from kraftwreck.histories.json_lines import UNREADABLE, lines, reason
 from kraftwreck.histories.operation import INVOKE, Op, OpType
-from kraftwreck.histories.parquet_size import sized
 from kraftwreck.histories.tables import HISTORY_SCHEMA, HistoryError, from_table
 
 FORMATS = ("jsonl", "edn", "json", "parquet", "arrow")

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kraftwreck.histories.parquet_size import sized
+from kraftwreck.histories.column_size import sized
 from kraftwreck.histories.tables import HISTORY_SCHEMA, HistoryError
 
 SHARDS = 8

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kraftwreck.checkers.elle.reading import as_numbers
+from kraftwreck.histories.column_size import expandable, sized
 from kraftwreck.histories.events import guess_format, read_events, to_ops
 from kraftwreck.histories.json_lines import UNREADABLE, lines
 from kraftwreck.histories.operation import Op, OpType
-from kraftwreck.histories.parquet_size import expandable, sized
 from kraftwreck.histories.tables import HISTORY_SCHEMA, HistoryError
 
 _COLUMNS = ("index", "process", "type", "f", "value", "time")

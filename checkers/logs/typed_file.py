@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kraftwreck.histories.parquet_size import sized
+from kraftwreck.histories.column_size import sized
 from kraftwreck.histories.source import HistoryFile, Source
 from kraftwreck.histories.tables import HistoryError
 

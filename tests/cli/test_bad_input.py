@@ -18,7 +18,7 @@ import pytest
 
 from kraftwreck import nodes
 from kraftwreck.cli.main import COMMANDS, cli
-from kraftwreck.histories import parquet_size
+from kraftwreck.histories import column_size
 from kraftwreck.runs import judge
 
 Command = Callable[..., Any]
@@ -327,18 +327,24 @@ def test_a_store_below_a_file_is_one_line_and_255(kraftwreck: Command, folder: P
     assert ended.err == "kraftwreck run: file/store: Not a directory; choose another --store\n"
 
 
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
 def test_a_small_file_that_unpacks_to_gigabytes_is_refused_unread(
-    kraftwreck: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+    kraftwreck: Command, folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     zeros = pa.chunked_array([pa.array(np.zeros(1_000_000, np.int64))] * 150)
     table = pa.table({"index": zeros, "time": zeros})
-    pq.write_table(table, "bomb.parquet", compression="zstd", row_group_size=len(table))
-    assert Path("bomb.parquet").stat().st_size < 2_000_000
-    monkeypatch.setattr(parquet_size, "most_bytes", lambda: 1 << 30)
-    ended = kraftwreck("check", "bomb.parquet", "--model", "register")
+    if kind == "arrow":
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_file("bomb.arrow", table.schema, options=options) as file:
+            file.write_table(table)
+    else:
+        pq.write_table(table, "bomb.parquet", compression="zstd", row_group_size=len(table))
+    assert Path(f"bomb.{kind}").stat().st_size < 2_000_000
+    monkeypatch.setattr(column_size, "most_bytes", lambda: 1 << 30)
+    ended = kraftwreck("check", f"bomb.{kind}", "--model", "register")
     assert ended.code == 254
     assert ended.err == (
-        "kraftwreck check: bomb.parquet: unpacks to at least 2.4 GB, more than the 1.1 GB"
+        f"kraftwreck check: bomb.{kind}: unpacks to at least 2.4 GB, more than the 1.1 GB"
         " allowed here (half of the memory); split it, or use a larger machine\n"
     )
 
@@ -349,7 +355,7 @@ def test_a_text_that_a_small_file_stores_once_is_counted_where_it_occurs(
     kraftwreck: Command, folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str, model: str
 ) -> None:
     """A dictionary holds one string of 8 MiB, for 100 rows; the limit here is an eighth of 2 GB."""
-    monkeypatch.setattr(parquet_size, "most_bytes", lambda: 1 << 30)
+    monkeypatch.setattr(column_size, "most_bytes", lambda: 1 << 30)
     rows = 100
     texts = pa.DictionaryArray.from_arrays(
         pa.array([0] * rows, pa.int32()), pa.array(['"' + "x" * (8 << 20) + '"'])

@@ -1,4 +1,4 @@
-"""The memory that a Parquet file needs, computed before its values are unpacked."""
+"""The memory that a file of columns needs, computed before its values are unpacked."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kraftwreck.histories import arrow_size
 from kraftwreck.histories.tables import HistoryError
 
 _WIDTHS = {"BOOLEAN": 0.125, "INT32": 4.0, "FLOAT": 4.0, "BYTE_ARRAY": 4.0}
@@ -107,6 +108,20 @@ def sized(file: pq.ParquetFile, path: Path) -> pq.ParquetFile:
     if text > most:
         raise _too_large(path, "holds text of", text, most, "an eighth of the memory")
     return file
+
+
+def unpackable(path: Path) -> Path:
+    """Return ``path``, of an Arrow file.
+
+    Raises :class:`HistoryError`, one line, if its compressed buffers would not fit into memory.
+    """
+    try:
+        need, most = arrow_size.unpacked_bytes(path), most_bytes()
+    except ValueError as error:
+        raise HistoryError(f"{path}: {error}") from None
+    if need > most:
+        raise _too_large(path, "unpacks to", need, most, "half of the memory")
+    return path
 
 
 def expandable(table: pa.Table, path: Path) -> pa.Table:
