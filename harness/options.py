@@ -22,6 +22,7 @@ LONGEST_S = 10_000_000.0
 MOST_NODES, MOST_CLIENTS = 200, 1000
 MOST_RATE = 1_000_000.0
 MOST_SEED = (1 << 63) - 1
+TRANSACTION, MOST_TRANSACTION = 4, 1000
 
 Style = Literal["storms", "swarm", "timed"]
 """How faults follow each other. ``storms``: with calm between them (:mod:`nemesis.storms`).
@@ -38,6 +39,8 @@ class RunOptions:
     - ``time_limit_s``: seconds of clients and faults, without healing and final reads
     - ``rate``: operations per second of all clients together
     - ``concurrency``: number of client threads
+    - ``transaction``: the largest number of micro-operations of a transaction, for the workloads
+      ``append`` and ``txn`` of any system
     - ``nodes``: number of nodes that elect a leader, named ``n1`` … ``nN`` with ids 1 … N; a
       system may add hosts with other roles (:class:`harness.layout.Layout`)
     - ``snapshots``: nodes on hosts write one every few kilobytes, and keep little of their log
@@ -66,6 +69,7 @@ class RunOptions:
     seed: Annotated[int, Meta(ge=0, le=MOST_SEED)] = 0
     rate: Annotated[float, Meta(gt=0, le=MOST_RATE)] = 20.0
     concurrency: Annotated[int, Meta(ge=1, le=MOST_CLIENTS)] = 5
+    transaction: Annotated[int, Meta(ge=1, le=MOST_TRANSACTION)] = TRANSACTION
     mutant: str | None = None
     patch: Path | None = None
     other: Path | None = None
@@ -117,6 +121,7 @@ def run_options(options: RunOptions) -> dict[str, object]:
         "--seed": options.seed,
         "--rate": options.rate,
         "--concurrency": options.concurrency,
+        "--transaction": options.transaction if options.transaction != TRANSACTION else None,
         "--mutant": options.mutant,
         "--patch": options.patch,
         "--other": options.other,

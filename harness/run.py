@@ -219,7 +219,7 @@ class TestRun:
         options, (history, faults) = self._options, self._lines
         injector = self._make_injector(deployed.env, self._clock)
         operations = Operations(
-            self._workload.generator(Load(options.concurrency, options.rate)),
+            self._workload.generator(Load(options.concurrency, options.rate, options.transaction)),
             seed=options.seed,
             concurrency=options.concurrency,
             limit=int(OPERATION_LIMIT_S * 1e9),

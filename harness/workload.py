@@ -14,7 +14,7 @@ import msgspec
 from kraftwreck.checkers.strength import Floor, FloorError, parse_floor
 from kraftwreck.harness.client import Client
 from kraftwreck.harness.generator import Generator, Planned
-from kraftwreck.harness.options import OptionError
+from kraftwreck.harness.options import TRANSACTION, OptionError
 
 
 @dataclass(slots=True, frozen=True)
@@ -44,10 +44,14 @@ class Speaking(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """``concurrency`` threads that together begin ``rate`` operations per second."""
+    """``concurrency`` threads that together begin ``rate`` operations per second.
+
+    Transactions have at most ``transaction`` micro-operations.
+    """
 
     concurrency: int
     rate: float
+    transaction: int = TRANSACTION
 
     @property
     def period_s(self) -> float:

@@ -15,6 +15,7 @@ from kraftwreck.checkers.modelled import by_model
 from kraftwreck.checkers.strength import Floor
 from kraftwreck.harness.client import Client
 from kraftwreck.harness.generator import Generator, Planned
+from kraftwreck.harness.options import TRANSACTION
 from kraftwreck.harness.workload import ClientSetting, Load
 from kraftwreck.nodes.draw import draw_below
 from kraftwreck.workloads.generators import (
@@ -48,7 +49,8 @@ def _unchanged(generator: Generator) -> Generator:
 
 @dataclass(slots=True)
 class GenericWorkload:
-    """A workload of verbs. ``make`` returns the operations of one thread, without pauses.
+    """A workload of verbs. ``make`` returns the operations of one thread under a load, without
+    pauses.
 
     ``last`` are the final operations, ``owed`` those of which some must succeed. ``around`` returns
     the operations of the run from those of all threads.
@@ -58,7 +60,7 @@ class GenericWorkload:
     about: str
     verbs: tuple[str, ...]
     checkers: Sequence[str]
-    make: Callable[[], Generator]
+    make: Callable[[Load], Generator]
     last: tuple[Planned, ...]
     owed: tuple[str, ...]
     floor: Floor = field(default_factory=lambda: Floor(share=0.05))
@@ -66,7 +68,7 @@ class GenericWorkload:
 
     def generator(self, load: Load) -> Generator:
         """Return the operations of all threads at the rate of the run."""
-        return self.around(EachThread(Stagger(self.make(), load.period_s)))
+        return self.around(EachThread(Stagger(self.make(load), load.period_s)))
 
     def final(self, nodes: Sequence[str]) -> Sequence[Planned]:
         """Return the final operations."""
@@ -98,12 +100,12 @@ def _unique(thread: int, count: int) -> int:
     return count * 1000 + thread + 1
 
 
-def _key(seed: int, thread: int, count: int, *of: object) -> int:
-    """Return one of the keys in use, sometimes an older one."""
-    first = count // ROUND * KEYS
+def _key(seed: int, thread: int, count: int, *of: object, keys: int = KEYS) -> int:
+    """Return one of ``keys`` keys in use, sometimes an older one."""
+    first = count // ROUND * keys
     if first and draw_below(100, seed, "old", thread, count, *of) < 8:
         return draw_below(first, seed, "older", thread, count, *of)
-    return first + draw_below(KEYS, seed, "key", thread, count, *of)
+    return first + draw_below(keys, seed, "key", thread, count, *of)
 
 
 def _registers(cas: bool) -> Plan:
@@ -149,17 +151,25 @@ def _bank(seed: int, thread: int, count: int) -> Planned:
     return Planned("transfer", "bank", {"from": source, "to": target, "amount": amount})
 
 
-def _transactions(write: str) -> Plan:
-    """Return transactions of one to four micro-operations that read or ``write``."""
+def _transactions(write: str, load: Load) -> Plan:
+    """Return transactions of micro-operations that read or ``write``.
+
+    Larger ones have more keys, so that they meet as often as small ones: by the square of their
+    size, and by the number of threads.
+    """
+    most, keys = load.transaction, KEYS
+    if most > TRANSACTION:
+        keys *= (most // TRANSACTION) ** 2 * load.concurrency
+    unit = max(10, most)
 
     def plan(seed: int, thread: int, count: int) -> Planned:
         parts: list[list[Any]] = []
-        for place in range(1 + draw_below(4, seed, "length", thread, count)):
-            key = _key(seed, thread, count, place)
+        for place in range(1 + draw_below(most, seed, "length", thread, count)):
+            key = _key(seed, thread, count, place, keys=keys)
             if draw_below(2, seed, "part", thread, count, place):
                 parts.append(["r", key, None])
             else:
-                parts.append([write, key, _unique(thread, count) * 10 + place])
+                parts.append([write, key, _unique(thread, count) * unit + place])
         return Planned("txn", None, parts)
 
     return plan
@@ -203,7 +213,7 @@ _ALL: Final = (
         "reads and unique writes of many linearizable registers",
         ("read", "write"),
         ("stats", by_model("register")),
-        lambda: Plans(_registers(cas=False)),
+        lambda _: Plans(_registers(cas=False)),
         _REGISTER_LAST,
         ("read", "write"),
     ),
@@ -212,7 +222,7 @@ _ALL: Final = (
         "reads, writes and compare-and-set of many linearizable registers",
         ("read", "write", "cas"),
         ("stats", by_model("cas-register")),
-        lambda: Plans(_registers(cas=True)),
+        lambda _: Plans(_registers(cas=True)),
         _REGISTER_LAST,
         ("read", "write"),
     ),
@@ -221,7 +231,7 @@ _ALL: Final = (
         "unique elements are added, and stay in all later reads",
         ("add", "read"),
         ("stats", by_model("set-full")),
-        lambda: Plans(_set),
+        lambda _: Plans(_set),
         _final_reads("set"),
         ("add", "read"),
     ),
@@ -230,7 +240,7 @@ _ALL: Final = (
         "transactions that append to lists and read them",
         ("txn", "append"),
         ("stats", by_model("list-append")),
-        lambda: Plans(_transactions("append")),
+        lambda load: Plans(_transactions("append", load)),
         _final_transaction("append"),
         ("txn",),
     ),
@@ -239,7 +249,7 @@ _ALL: Final = (
         "transactions that read and write registers",
         ("txn", "write"),
         ("stats", by_model("rw-register")),
-        lambda: Plans(_transactions("w")),
+        lambda load: Plans(_transactions("w", load)),
         _final_transaction("w"),
         ("txn",),
     ),
@@ -248,7 +258,7 @@ _ALL: Final = (
         "unique elements leave the queue once each, and the last drain has the rest",
         ("enqueue", "dequeue", "drain"),
         ("stats", by_model("queue"), "drained"),
-        lambda: Plans(_queue),
+        lambda _: Plans(_queue),
         (Planned("drain", "queue", final=True),),
         ("enqueue",),
     ),
@@ -257,7 +267,7 @@ _ALL: Final = (
         "one process at a time holds a lock; after an unknown outcome the next lock is used",
         ("acquire", "release"),
         ("stats", by_model("lock", owned=True)),
-        _lock,
+        lambda _: _lock(),
         (),
         ("acquire",),
         around=_locks,
@@ -267,7 +277,7 @@ _ALL: Final = (
         "reads lie between the certain and the possible sum of all additions",
         ("add", "read"),
         ("stats", by_model("counter")),
-        lambda: Plans(_counter),
+        lambda _: Plans(_counter),
         _final_reads("counter"),
         ("add", "read"),
     ),
@@ -279,7 +289,7 @@ _ALL: Final = (
             "stats",
             by_model("bank", accounts=[*range(ACCOUNTS)], total_amount=ACCOUNTS * FIRST_BALANCE),
         ),
-        lambda: Plans(_bank),
+        lambda _: Plans(_bank),
         _final_reads("bank"),
         ("transfer", "read"),
     ),

@@ -93,22 +93,31 @@ def primary(place: Place, timeout_s: float) -> str:
 
 
 class Client:
-    """A client that writes to and reads from the primary that one sentinel names."""
+    """A client that writes to and reads from the primary that one sentinel names.
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    A write is acknowledged once ``replicas`` replicas have it (``WAIT``), within half a second.
+    """
+
+    def __init__(self, place: Place, replicas: int = 0) -> None:
+        self.place, self.replicas = place, replicas
         self.server: Connection | None = None
 
     def invoke(self, op: Op) -> Completion:
-        sent = False
+        sent = written = False
         try:
             if self.server is None:
                 self.server = Connection(self.place, primary(self.place, 1.0), PORT, 1.0)
             sent = op.f != "read"
-            return Completion("ok", carried_out(self.server, op))
+            value = carried_out(self.server, op)
+            written = sent
+            if sent and self.replicas:
+                had = self.server("WAIT", self.replicas, 500)
+                if had < self.replicas:
+                    return Completion("info", error=f"{had} of {self.replicas} replicas had it")
+            return Completion("ok", value)
         except ReplyError as error:
             self.close()
-            return Completion("fail", error=str(error))
+            return Completion("info" if written else "fail", error=str(error))
         except OSError as error:
             self.close()
             return Completion("info" if sent else "fail", error=str(error))
@@ -142,6 +151,7 @@ class RedisSentinel(PlainSystem):
     workloads = ()
     verbs = ("read", "write", "add")
     preloads = True
+    options = {"wait": ("0", "1", "2")}  # noqa: RUF012 - as the base class has it
 
     def artefacts(self) -> Sequence[Artefact]:
         return [DebianPackages(name="redis", packages=PACKAGES)]
@@ -160,7 +170,7 @@ class RedisSentinel(PlainSystem):
         ]
 
     def client(self, place: Place) -> Client:
-        return Client(place)
+        return Client(place, int(self.option("wait")))
 
     def unready(self, places: Sequence[Place]) -> str:
         try:

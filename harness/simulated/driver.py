@@ -209,7 +209,7 @@ def virtual_driver(
         for thread in range(options.concurrency)
     ]
     operations = Operations(
-        workload.generator(Load(options.concurrency, options.rate)),
+        workload.generator(Load(options.concurrency, options.rate, options.transaction)),
         seed=seed,
         concurrency=options.concurrency,
         until=limit,

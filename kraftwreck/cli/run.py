@@ -19,6 +19,8 @@ from kraftwreck.harness.clusters.cluster import Cluster
 from kraftwreck.harness.clusters.providers import DEFAULT_NODES
 from kraftwreck.harness.options import (
     DEFAULT_SYSTEM,
+    MOST_TRANSACTION,
+    TRANSACTION,
     OptionError,
     RunOptions,
     Style,
@@ -86,6 +88,10 @@ def say(line: str) -> None:
 )  # fmt: skip
 @click.option("--concurrency", type=click.IntRange(1, 1000), default=5, show_default=True,
               help="Number of client threads.")  # fmt: skip
+@click.option(
+    "--transaction", type=click.IntRange(1, MOST_TRANSACTION), default=TRANSACTION,
+    show_default=True, help="Largest number of micro-operations of a transaction (append, txn).",
+)  # fmt: skip
 @click.option("--mutant", metavar="ID", help="Plant this bug (see kraftwreck list).")
 @click.option("--patch", type=click.Path(path_type=Path), help="Apply this patch to nodes/.")
 @click.option(
@@ -119,6 +125,7 @@ def cli(
     interval: float | None,
     rate: float,
     concurrency: int,
+    transaction: int,
     mutant: str | None,
     patch: Path | None,
     other: Path | None,
@@ -146,6 +153,7 @@ def cli(
         seed=secrets.randbelow(1 << 31) if seed is None else seed,
         rate=rate,
         concurrency=concurrency,
+        transaction=transaction,
         mutant=mutant,
         patch=patch,
         other=other,

@@ -148,16 +148,24 @@ class Memory:
         return Completion("ok", done)
 
 
+LOAD = Load(5, 25.0)
+
+
 class Bench:
     """Runs a generic workload on :class:`Memory`, in virtual time."""
 
-    def __init__(self, workload: str, seed: int, bug: bool, seconds: int = 20) -> None:
+    def __init__(
+        self, workload: str, seed: int, bug: bool, seconds: int = 20, load: Load = LOAD
+    ) -> None:
         self.workload = GENERIC[workload]
         self.ops: list[Op] = []
         self._seed = seed
         self._memory = Memory(seed, workload if bug else "")
         operations = Operations(
-            self.workload.generator(Load(5, 25.0)), seed=seed, concurrency=5, until=seconds * 10**9
+            self.workload.generator(load),
+            seed=seed,
+            concurrency=load.concurrency,
+            until=seconds * 10**9,
         )
         self._interpreter = Interpreter(operations, [], ("m1",), frozenset)
         self._now = 0

@@ -9,6 +9,7 @@ import pytest
 from kraftwreck.checkers.modelled import by_model, parse
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.harness.options import OptionError
+from kraftwreck.harness.workload import Load
 from kraftwreck.histories.operation import INVOKE, OK, Op
 from kraftwreck.systems.registry import find, workload_of
 from kraftwreck.workloads.generic import GENERIC
@@ -62,6 +63,28 @@ def test_two_holders_of_one_lock_are_found_and_holders_of_two_locks_are_not() ->
             for i, key in enumerate((1, 1, second, second))
         ]
         assert judge(RunData.from_memory(acquired, [], [], [], {})).valid is valid
+
+
+@pytest.mark.parametrize("workload", ["txn", "append"])
+def test_transactions_are_as_large_as_the_user_asks(workload: str) -> None:
+    load = Load(10, 25.0, 60)
+    bench = Bench(workload, 1, bug=False, seconds=4, load=load)
+    assert bench.run().valid is True
+    sizes = [len(op.value) for op in bench.ops if op.type == "invoke" and not op.final]
+    assert 50 < max(sizes) <= 60
+    assert min(sizes) < 10
+    written = [v for op in bench.ops if op.type == "invoke" for f, _, v in op.value if f != "r"]
+    assert len(written) == len(set(written)) > 500
+    larger = Load(5, 25.0, 12)
+    found = [Bench(workload, n, bug=True, seconds=12, load=larger).run().valid for n in range(5)]
+    assert False in found
+
+
+@pytest.mark.parametrize("workload", ["txn", "append"])
+def test_transactions_are_small_unless_the_user_asks(workload: str) -> None:
+    bench = Bench(workload, 1, bug=False, load=Load(20, 50.0))
+    bench.run()
+    assert {len(op.value) for op in bench.ops if not op.final} == {1, 2, 3, 4}
 
 
 def test_all_verbs_together_are_those_of_the_page() -> None:
