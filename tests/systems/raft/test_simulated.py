@@ -57,7 +57,7 @@ def test_long_runs_of_locks_are_valid_and_go_through_many_locks() -> None:
         ops = judged.result.ops
         abandoned += max(op.key for op in ops if op.key is not None)
         assert any(op.type == "ok" for op in ops[len(ops) * 3 // 4 :]), "locks are not used up"
-    assert abandoned > 20
+    assert abandoned >= 10
 
 
 def test_a_slow_winner_may_lack_what_a_later_leader_committed() -> None:
