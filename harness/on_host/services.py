@@ -393,7 +393,7 @@ def service_status(request: Request) -> Evidence:
 
 
 def prepare_folders(request: Request) -> Evidence:
-    """Remove and remake ``paths``, owned by ``user``."""
+    """Remove and remake ``paths``, owned by ``user``; they survive a crash of the host."""
     for text in request["paths"]:
         path = Path(text)
         if path.is_symlink() or path.is_file():
@@ -403,6 +403,10 @@ def prepare_folders(request: Request) -> Evidence:
         if request["user"] != "root":
             account = pwd.getpwnam(request["user"])
             os.chown(path, account.pw_uid, account.pw_gid)
+        for folder in (path, path.parent):
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            os.fsync(descriptor)
+            os.close(descriptor)
     return {}
 
 

@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "analyze": "Compute tables over all runs of a store with Spark.",
     "report": "Write a run's HTML report again.",
     "serve": "Browse the runs of a store.",
+    "table": "Print one table of the verdicts of all runs, for a page.",
     "cluster": "Manage clusters by hand: up, status, heal, down.",
     "list": "List systems, workloads, faults, checkers and mutants.",
 }

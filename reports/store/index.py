@@ -42,6 +42,7 @@ class _Test(msgspec.Struct):
     workload: Any = None
     name: Any = None
     faults: Any = None
+    system_options: Any = None
     cluster: Any = None
     seed: Any = None
     mutant: Any = None
@@ -80,6 +81,7 @@ class RunSummary:
     ``seconds`` is the duration of the test by its own clock, ``recovered_s`` how long the healed
     cluster took to elect a leader. ``kind`` and ``first`` are the type and explanation of the first
     anomaly; ``why`` lists all checkers that did not return valid.
+    ``kinds`` are the types of all anomalies, ``options`` those of the system itself.
     ``availability`` (share of seconds with service) and ``p99_ms`` come from the analysis.
     ``night`` is the night that made it, ``red`` its class in that night if something broke.
     """
@@ -89,6 +91,7 @@ class RunSummary:
     run: str
     system: str = ""
     workload: str = ""
+    options: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
     cluster: str = ""
     valid: Validity | None = None
@@ -103,6 +106,7 @@ class RunSummary:
     why: str = ""
     checker: str = ""
     kind: str = ""
+    kinds: tuple[str, ...] = ()
     first: str = ""
     harness: str = ""
     night: str = ""
@@ -260,6 +264,8 @@ def _add_test(summary: RunSummary, test: _Test) -> None:
     summary.name = _text(test.name) or f"{summary.system}-{summary.workload}"
     if isinstance(test.faults, list):
         summary.faults = tuple(_text(fault) for fault in test.faults[:50])
+    if isinstance(test.system_options, list):
+        summary.options = tuple(_text(option) for option in test.system_options[:50])
     summary.cluster, summary.seed = _text(test.cluster), _text(test.seed)
     summary.mutant = _text(test.mutant) or _text(test.patch)
     summary.repeat = clip(test.repeat, COMMAND_LENGTH) if isinstance(test.repeat, str) else ""
@@ -276,6 +282,8 @@ def _add_test(summary: RunSummary, test: _Test) -> None:
 def _add_verdict(summary: RunSummary, head: _Head) -> None:
     summary.valid = head.valid
     parts = []
+    found = (anomaly.type for result in head.checkers.values() for anomaly in result.anomalies)
+    summary.kinds = tuple(dict.fromkeys(clip(kind, NAME_LENGTH) for kind in found))
     for name, result in head.checkers.items():
         if result.valid is True:
             continue
