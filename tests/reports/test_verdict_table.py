@@ -40,7 +40,7 @@ def add(
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     made = tmp_path / "store"
-    old = {"system_options": ["version=3.5.0"]}
+    old: dict[str, Any] = {"system_options": ["version=3.5.0"]}
     add(made, 3, False, DIFFER, DIFFER, CYCLE, **old)
     add(made, 1, False, DIFFER, **old)
     add(made, 2, True, **old)
