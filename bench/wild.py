@@ -66,11 +66,16 @@ class Seeded:
 ETCD = "[etcd: API guarantees](https://etcd.io/docs/v3.4/learning/api_guarantees/)"
 REDIS = "[Redis: Sentinel](https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/)"
 DIFFER = "[etcd 13766](https://github.com/etcd-io/etcd/issues/13766)"
+TERMS = "[PySyncObj 201](https://github.com/bakwc/PySyncObj/issues/201)"
 BUGS = {
     "etcd": (
         f"Serializable reads, which one member answers alone, may be stale: {ETCD}. In v3.5.0 to"
         " v3.5.2 a member that is killed during a large transaction may skip it for good and differ"
         f" from the others at the same position of the log: {DIFFER}."
+    ),
+    "pysyncobj": (
+        "Members forget their term when they restart. After a restart of all, one that missed"
+        f" acknowledged writes may still win an election, and removes them: {TERMS}."
     ),
     "redis-sentinel": (
         f"A primary that is cut off acknowledges writes that are gone after the fail-over: {REDIS}."
@@ -81,6 +86,7 @@ COLUMNS = (
 )  # fmt: skip
 _LOAD = ("--rate", "400", "--concurrency", "60", "--transaction", "128")
 _LARGE = ("-w", "txn", "-n", "kill", "-t", "120", *_LOAD)
+_RESTARTS = ("-w", "set", "-n", "partition,kill,restart,terminate", "-t", "180")
 _REDIS = ("redis-sentinel", "-w", "set", "-t", "60")
 TESTS = (
     Test("serializable reads", ("etcd", "--option", "serializable=true", "-t", "60"), 5, 5, 5),
@@ -91,6 +97,8 @@ TESTS = (
     Test("v3.5.2, large transactions", ("etcd", "--option", "version=3.5.2", *_LARGE), 10, 7, 10),
     Test("v3.5.9, the fixed version", ("etcd", "--option", "version=3.5.9", *_LARGE), 10, 0, 0),
     Test("`WAIT 2` after each write", (*_REDIS, "--option", "wait=2"), 10, 0, 10),
+    Test("v0.3.14", ("pysyncobj", "--option", "version=0.3.14", *_RESTARTS), 10, 5, 10),
+    Test("v0.3.17, the fixed version", ("pysyncobj", *_RESTARTS), 10, 0, 0),
 )
 
 
