@@ -31,10 +31,12 @@ HOSTS = {"five", "namespace_hosts"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of ``tests/frames``."""
+    """Add the options of ``tests/frames`` and ``tests/consensus/transcripts``."""
     group = parser.getgroup("frames")
     group.addoption("--frames", type=int, default=3_000, help="frames for each of five seeds")
     group.addoption("--frames-seed", type=int, default=1, help="the first of the five seeds")
+    about = "record what the transcripts of the consensus core print now"
+    parser.getgroup("transcripts").addoption("--rewrite", action="store_true", help=about)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from kraftwreck.nodes.consensus.kraft.messages import (
     RemoveRaftVoterRequest,
     UpdateRaftVoterRequest,
 )
-from kraftwreck.nodes.consensus.kraft.states import Follower, Resigned, Unattached
+from kraftwreck.nodes.consensus.kraft.states import Follower, Unattached
 from kraftwreck.nodes.consensus.kraft.voters import LISTENER, STATIC, Voter, VoterHistory, VoterSet
 from kraftwreck.nodes.protocol import errors
 
@@ -57,51 +57,6 @@ def test_an_observer_finds_the_leader_through_the_bootstrap_servers(cluster_of: 
     assert observer.voters == (1, 2, 3)
 
 
-def test_a_voter_is_added_once_it_has_caught_up(cluster_of: Make) -> None:
-    cluster = dynamic(cluster_of)
-    cluster.start(4)
-    cluster.run(2000)
-    assert cluster.change(lambda: cluster.add(4)) == errors.NONE
-    assert cluster.run(3000, lambda: agreed(cluster, 1, 2, 3, 4))
-    assert cluster.replicas[4].is_voter
-    assert cluster.change(lambda: cluster.add(4)) == errors.DUPLICATE_VOTER
-
-
-def test_a_node_that_never_fetched_is_not_added(cluster_of: Make) -> None:
-    cluster = dynamic(cluster_of)
-    cluster.start(4)
-    cluster.cut = lambda source, target: 4 in (source, target)
-    cluster.run(1000)
-    cluster.disk_number.setdefault(5, 0)
-    cluster.add(5)
-    cluster.run(3000)
-    assert cluster.outcomes[-1].error == errors.REQUEST_TIMED_OUT
-    assert cluster.leader().voters == (1, 2, 3)
-
-
-def test_a_voter_is_removed_and_becomes_an_observer(cluster_of: Make) -> None:
-    cluster = dynamic(cluster_of)
-    gone = follower_of(cluster)
-    assert cluster.change(lambda: cluster.remove(gone)) == errors.NONE
-    rest = tuple(i for i in (1, 2, 3) if i != gone)
-    assert cluster.run(3000, lambda: cluster.replicas[gone].voters == rest)
-    assert not cluster.replicas[gone].is_voter
-    epoch = cluster.leader().epoch
-    cluster.run(10_000)
-    assert cluster.leader().epoch == epoch, "who is no voter disturbs nobody"
-    assert cluster.change(lambda: cluster.remove(gone)) == errors.VOTER_NOT_FOUND
-
-
-def test_a_leader_that_removes_itself_leads_until_that_is_committed(cluster_of: Make) -> None:
-    cluster = dynamic(cluster_of)
-    old = cluster.leader()
-    assert cluster.change(lambda: cluster.remove(old.node_id)) == errors.NONE
-    assert isinstance(old.state, Resigned | Unattached | Follower)
-    rest = tuple(i for i in (1, 2, 3) if i != old.node_id)
-    assert cluster.run(5000, lambda: cluster.leader() is not None and cluster.leader() is not old)
-    assert cluster.leader().voters == rest
-
-
 def test_a_leader_that_removed_itself_stays_an_observer(cluster_of: Make) -> None:
     cluster = dynamic(cluster_of)
     old = cluster.leader()
@@ -112,47 +67,6 @@ def test_a_leader_that_removed_itself_stays_an_observer(cluster_of: Make) -> Non
     cluster.run(10_000)
     assert isinstance(old.state, Unattached | Follower)
     assert not old.is_voter
-
-
-def test_a_removed_leader_does_not_count_itself(cluster_of: Make) -> None:
-    """V05: with two voters left, both must have the record."""
-    cluster = dynamic(cluster_of)
-    old = cluster.leader()
-    cut_off = follower_of(cluster)
-    cluster.cut = lambda source, target: cut_off in (source, target)
-    cluster.run(20)
-    before = old.high_watermark
-    cluster.remove(old.node_id)
-    cluster.run(800)
-    assert old.is_leader
-    assert old.high_watermark <= old.history.offset, "one of two voters has it: not committed"
-    assert old.high_watermark >= before
-
-
-def test_one_change_at_a_time(cluster_of: Make) -> None:
-    """V02, I26."""
-    cluster = dynamic(cluster_of, 5)
-    leader = cluster.leader()
-    cut_off = [i for i in cluster.replicas if i != leader.node_id]
-    cluster.cut = lambda source, target: source in cut_off or target in cut_off
-    cluster.remove(cut_off[0])
-    cluster.remove(cut_off[1])
-    assert [o.error for o in cluster.outcomes] == [errors.REQUEST_TIMED_OUT]
-    assert leader.voters == tuple(i for i in (1, 2, 3, 4, 5) if i != cut_off[0])
-
-
-def test_a_change_counts_from_its_append_and_truncation_takes_it_back(cluster_of: Make) -> None:
-    """V03, V04."""
-    cluster = dynamic(cluster_of)
-    old = cluster.leader()
-    rest = [i for i in (1, 2, 3) if i != old.node_id]
-    cluster.cut = lambda source, target: old.node_id in (source, target)
-    cluster.remove(rest[0])
-    assert len(old.voters) == 2, "appended: in force at once"
-    assert cluster.run(8000, lambda: cluster.leader() not in (None, old))
-    cluster.cut = lambda source, target: False
-    assert cluster.run(8000, lambda: old.voters == (1, 2, 3))
-    assert "truncate" in cluster.kinds(old.node_id)
 
 
 def test_a_wiped_disk_is_no_voter(cluster_of: Make) -> None:
@@ -234,17 +148,6 @@ def test_an_observer_with_a_live_leader_grants_no_pre_vote(cluster_of: Make) -> 
     cluster.run(period)
     assert isinstance(observer.state, Follower)
     assert not observer.state.has_fetched
-
-
-def test_a_wiped_controller_joins_again_by_itself(cluster_of: Make) -> None:
-    cluster = dynamic(cluster_of, auto_join=True)
-    lost = follower_of(cluster)
-    cluster.kill(lost)
-    cluster.wipe(lost)
-    fresh = cluster.start(lost)
-    assert cluster.run(30_000, lambda: fresh.is_voter and agreed(cluster, 1, 2, 3))
-    voter = cluster.leader().voter_set.get(lost)
-    assert voter.directory == fresh.config.directory_id
 
 
 def test_a_new_controller_joins_by_itself(cluster_of: Make) -> None:

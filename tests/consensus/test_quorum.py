@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kraftwreck.nodes.consensus.effects import Reply, WriteQuorumState
+from kraftwreck.nodes.consensus.effects import WriteQuorumState
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.consensus.kraft import poll
 from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
 from kraftwreck.nodes.consensus.kraft.leader import Leader
 from kraftwreck.nodes.consensus.kraft.messages import (
     NO_DIRECTORY,
-    BeginQuorumEpochRequest,
     VoteRequest,
-    VoteResponse,
 )
 from kraftwreck.nodes.consensus.kraft.replica import Replica
 from kraftwreck.nodes.consensus.kraft.requests import handle_request
-from kraftwreck.nodes.consensus.kraft.states import Follower, Resigned, Unattached
+from kraftwreck.nodes.consensus.kraft.states import Follower, Unattached
 from kraftwreck.nodes.consensus.kraft.voters import VoterSet
 from kraftwreck.nodes.consensus.recovered import Recovered
 from kraftwreck.nodes.log.batch import encode_batch
@@ -81,77 +79,6 @@ def test_the_leader_dies_and_another_one_takes_over_with_everything_committed(
     assert len(set(logs(cluster))) == 1
 
 
-def test_an_isolated_leader_resigns_and_its_tail_is_cut(cluster_of: Make) -> None:
-    cluster = cluster_of(3)
-    old = cluster.elect()
-    cluster.run(200)
-    cluster.cut = lambda a, b: old.node_id in (a, b)
-    cluster.append(old, b"lost")
-    assert cluster.run(3200, lambda: not old.is_leader), "check-quorum bounds a deposed leader"
-    new = cluster.elect()
-    assert new is not old
-    cluster.append(new, b"kept")
-    cluster.cut = lambda a, b: False
-    cluster.run(4000)
-    assert "truncate" in cluster.kinds(old.node_id)
-    assert len(set(logs(cluster))) == 1
-    assert b"lost" not in logs(cluster)[0]
-
-
-def test_a_partitioned_follower_does_not_raise_the_epoch(cluster_of: Make) -> None:
-    cluster = cluster_of(3)
-    leader = cluster.elect()
-    cluster.run(200)
-    epoch = leader.epoch
-    lonely = next(i for i in cluster.ids if i != leader.node_id)
-    cluster.cut = lambda a, b: lonely in (a, b)
-    cluster.run(20_000)
-    assert cluster.replicas[lonely].epoch == epoch
-    cluster.cut = lambda a, b: False
-    cluster.run(3000)
-    assert leader.is_leader
-    assert leader.epoch == epoch
-
-
-def test_a_restarted_leader_resigns_and_never_leads_its_old_epoch_again(cluster_of: Make) -> None:
-    cluster = cluster_of(3)
-    leader = cluster.elect()
-    cluster.kill(leader.node_id)
-    restarted = cluster.start(leader.node_id)
-    assert isinstance(restarted.state, Resigned)
-    assert restarted.announcements[-1] == (-1, leader.epoch)
-    later = cluster.elect()
-    assert later.epoch > leader.epoch
-
-
-def test_a_leader_restarted_twice_still_refuses_to_vote_in_its_old_epoch(cluster_of: Make) -> None:
-    cluster = cluster_of(3)
-    leader = cluster.elect()
-    own, epoch = leader.node_id, leader.epoch
-    for _ in range(2):
-        cluster.kill(own)
-        cluster.start(own)
-    saved = cluster.disks[own].quorum_state
-    assert saved is not None
-    assert (saved.epoch, saved.leader_id) == (epoch, own)
-    other = own % 3 + 1
-    ask = VoteRequest("cluster", own, epoch, other, NO_DIRECTORY, NO_DIRECTORY, 0, 99, False)
-    handle_request(cluster.replicas[own], 5, ask)
-    answer = cluster.replicas[own].effects[-1]
-    assert isinstance(answer, Reply)
-    assert isinstance(answer.message, VoteResponse)
-    assert not answer.message.vote_granted
-
-
-def test_a_graceful_leader_hands_over_without_waiting_for_a_time_out(cluster_of: Make) -> None:
-    cluster = cluster_of(3)
-    leader = cluster.elect()
-    cluster.run(500)
-    cluster.handle(leader.node_id, lambda r: r.stop())
-    assert cluster.run(300, lambda: leader.stopped)
-    assert cluster.run(300, lambda: any(r.is_leader for r in cluster.replicas.values()))
-
-
 def test_an_isolated_resigned_leader_retries_with_back_off(cluster_of: Make) -> None:
     cluster = cluster_of(3)
     leader = cluster.elect()
@@ -174,33 +101,6 @@ def test_a_vote_is_on_disk_before_it_is_sent(cluster_of: Make) -> None:
     written = [e for e in replica.effects if isinstance(e, WriteQuorumState)]
     assert (written[-1].epoch, written[-1].voted_id) == (7, 2)
     assert kinds.index("WriteQuorumState") < kinds.index("Reply")
-
-
-def test_an_old_epoch_is_fenced(cluster_of: Make) -> None:
-    cluster = cluster_of(3)
-    leader = cluster.elect()
-    cluster.run(200)
-    before = leader.epoch
-    handle_request(leader, 1, BeginQuorumEpochRequest("cluster", -1, NO_DIRECTORY, 2, before - 1))
-    assert leader.is_leader
-    assert leader.epoch == before
-
-
-def test_a_candidate_that_lost_restarts_as_follower_of_the_winner(cluster_of: Make) -> None:
-    """It may hold records of the epoch: asking for votes again would be an illegal request."""
-    cluster = cluster_of(3)
-    leader = cluster.elect()
-    cluster.run(300)
-    loser = next(i for i in cluster.ids if i != leader.node_id)
-    cluster.kill(loser)
-    cluster.disks[loser].quorum_state = WriteQuorumState(
-        leader.epoch, leader.node_id, loser, bytes([loser] * 16), (1, 2, 3)
-    )
-    restarted = cluster.start(loser)
-    assert isinstance(restarted.state, Follower)
-    assert restarted.state.voted_id == loser
-    cluster.run(3000)
-    assert leader.is_leader
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -146,21 +146,6 @@ def test_a_snapshot_that_is_being_fetched_stays_until_the_fetcher_has_caught_up(
     assert not leader.served
 
 
-def test_a_new_node_starts_from_the_snapshot_even_if_the_log_is_whole(cluster_of: Make) -> None:
-    cluster = filled(cluster_of)
-    leader = cluster.leader()
-    fresh = others(cluster)[0]
-    cluster.kill(fresh)
-    cluster.wipe(fresh)
-    cluster.snapshot(leader.node_id)
-    cluster.append(leader, b"after")
-    cluster.run(600)
-    replica = cluster.start(fresh)
-    assert cluster.run(3000, lambda: replica.high_watermark == leader.high_watermark)
-    assert "install" in cluster.kinds(fresh)
-    assert cluster.loaded[fresh] == cluster.loaded[leader.node_id]
-
-
 def test_a_node_that_restarts_begins_with_its_snapshot_and_the_log_after_it(
     cluster_of: Make,
 ) -> None:
