@@ -6,14 +6,11 @@ Source: the maps are those of elle.txn and elle.core (``explain-cycle``), key fo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from kraftwreck.checkers.elle.cycles import Cycle
 from kraftwreck.checkers.elle.graph import NAMES, PROCESS, REALTIME
 from kraftwreck.checkers.elle.transactions import Transactions
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 
 class Explainer(Protocol):
@@ -131,19 +128,6 @@ def op_text(op: dict[str, Any]) -> str:
 
 def _mop_text(mop: Any) -> str:
     return f"[{' '.join([str(mop[0]), *map(repr, mop[1:])])}]"
-
-
-def network(found: dict[str, Any]) -> nx.MultiDiGraph[int]:
-    """Return a cycle's map as a graph: nodes are operations' indices, edges carry steps."""
-    import networkx as nx
-
-    graph: nx.MultiDiGraph[int] = nx.MultiDiGraph(type=found["type"])
-    ops = found["cycle"]
-    for op in ops[:-1]:
-        graph.add_node(op["index"], op=op)
-    for a, b, step in zip(ops, ops[1:], found["steps"], strict=False):
-        graph.add_edge(a["index"], b["index"], key=step["type"], step=step)
-    return graph
 
 
 def _internal(case: dict[str, Any]) -> str:

@@ -16,7 +16,13 @@ from kraftwreck.checkers.elle.binding import ElleError
 from kraftwreck.checkers.linearizability.keyed import TIME_LIMIT_S
 from kraftwreck.cli.option_types import MASTER, SECONDS, OutputFile
 from kraftwreck.histories.events import FORMATS
-from kraftwreck.histories.exit_codes import BAD_ARGUMENTS, FAILED, CommandError, of_verdict
+from kraftwreck.histories.exit_codes import (
+    BAD_ARGUMENTS,
+    FAILED,
+    BadInputError,
+    CommandError,
+    of_verdict,
+)
 from kraftwreck.histories.source import HistoryFile
 from kraftwreck.histories.tables import HistoryError
 from kraftwreck.histories.verdict import WORDS, CheckerResult, Validity, merge_valid
@@ -61,6 +67,11 @@ from kraftwreck.reports.checked_history import report_of, write_page
     help="Write the order of operations that proves a history valid here, one JSON line each.",
 )
 @click.option(
+    "--graph",
+    type=OutputFile(),
+    help="Transactions: write the cycles of one history to this file, as GraphML.",
+)
+@click.option(
     "--report",
     "page",
     metavar="FILE",
@@ -99,6 +110,7 @@ def cli(
     consistency: tuple[str, ...],
     forbidden: tuple[str, ...],
     witness: Path | None,
+    graph: Path | None,
     page: Path | None,
     kind: str | None,
     engine: str,
@@ -126,8 +138,8 @@ def cli(
     proofs: list[dict[str, Any]] | None = None if witness is None else []
     if master is not None and witness is not None:
         raise click.UsageError("--witness is for histories judged without --master")
-    if page is not None:
-        _check_page(histories)
+    _check_page(page, histories)
+    _check_graph(graph, histories, entry, engine)
     if master is None:
         leave_pandas_out()
     spread: list[CheckerResult | CommandError] | None = None
@@ -153,12 +165,13 @@ def cli(
             verdicts.append(report["valid"])
             if page is not None and entry is not None:
                 write_page(page, path, entry, kind, settings, report)
+            if graph is not None:
+                _write_graph(graph, report)
             if not as_json:
                 _show(report)
         if as_json:
             click.echo(msgspec.json.encode(report))
-    if witness is not None and proofs is not None:
-        witness.write_bytes(b"".join(msgspec.json.encode(proof) + b"\n" for proof in proofs))
+    _write_proofs(witness, proofs)
     sys.exit(max(failures, default=of_verdict(merge_valid(verdicts))))
 
 
@@ -170,14 +183,44 @@ def _check_engine(entry: HistoryModel | None, engine: str, elle: str | None) -> 
         raise click.UsageError("--elle needs --engine elle")
 
 
-def _check_page(histories: tuple[Path, ...]) -> None:
+def _check_page(page: Path | None, histories: tuple[Path, ...]) -> None:
     """Raise a usage error if ``--report`` cannot be written for ``histories``."""
+    if page is None:
+        return
     if len(histories) > 1:
         raise click.UsageError(f"--report is for one history; got {len(histories)}")
     if (histories[0] / "test.json").is_file():
         raise click.UsageError(
             f"--report is for histories; kraftwreck report {histories[0]} is for runs"
         )
+
+
+def _check_graph(
+    graph: Path | None, histories: tuple[Path, ...], entry: HistoryModel | None, engine: str
+) -> None:
+    """Raise a usage error if ``--graph`` cannot be written for ``histories``."""
+    if graph is None:
+        return
+    if len(histories) > 1:
+        raise click.UsageError(f"--graph is for one history; got {len(histories)}")
+    if entry is None or entry.name not in TRANSACTIONS or engine != "native":
+        models = " or ".join(TRANSACTIONS)
+        raise click.UsageError(f"--graph needs --model {models}, and the built-in engine")
+
+
+def _write_graph(graph: Path, report: dict[str, Any]) -> None:
+    """Write the cycles of a report as GraphML. Raises BadInputError if that is impossible."""
+    from kraftwreck.checkers.elle.graphs import write_graph
+
+    try:
+        write_graph(graph, report["result"].get("anomalies", {}))
+    except OSError as error:
+        raise BadInputError(f"{graph}: cannot be written: {error.strerror}") from error
+
+
+def _write_proofs(witness: Path | None, proofs: list[dict[str, Any]] | None) -> None:
+    if witness is not None and proofs is not None:
+        witness.write_bytes(b"".join(msgspec.json.encode(proof) + b"\n" for proof in proofs))
 
 
 def _unjudged(path: Path, error: Exception) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import networkx
 import pytest
 
 from kraftwreck.cli.main import status
@@ -135,21 +136,42 @@ def test_a_valid_history_prints_the_order_that_proves_it(good: Path, tmp_path: P
     }
 
 
-def test_transactions_are_checked_at_the_level_asked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "txns.jsonl"
-    txns = [
-        [["append", "x", 1], ["append", "y", 1]],
-        [["append", "x", 2], ["r", "y", []]],
-        [["r", "x", [1, 2]], ["r", "y", [1]]],
-    ]
+SKEWED = [
+    [["append", "x", 1], ["append", "y", 1]],
+    [["append", "x", 2], ["r", "y", []]],
+    [["r", "x", [1, 2]], ["r", "y", [1]]],
+]
+
+
+def transactions(path: Path, txns: list[Any]) -> Path:
+    """Write ``txns``, one after the other, as a history."""
     rows = [
         {"process": process, "type": kind, "f": "txn", "value": txn}
         for process, txn in enumerate(txns)
         for kind in ("invoke", "ok")
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_the_cycles_of_transactions_are_written_as_graphml(tmp_path: Path) -> None:
+    path, graph = transactions(tmp_path / "txns.jsonl", SKEWED), tmp_path / "cycles.graphml"
+    arguments = ["--model", "list-append", "--graph", str(graph)]
+    assert status(["check", str(path), *arguments]) == 1
+    read: Any = networkx.read_graphml(graph, node_type=int)
+    assert {"rw", "ww"} <= {kind for _, _, kind in read.edges.data("kind")}
+    components: Any = networkx.strongly_connected_components(read)
+    assert len(list(components)) == 1, "all nodes are on cycles"
+    assert "append x 2" in read.nodes[3]["label"].replace("'", "")
+    serial = transactions(path, SKEWED[:1])
+    assert status(["check", str(serial), *arguments]) in (0, 2)
+    assert networkx.read_graphml(graph).number_of_nodes() == 0
+
+
+def test_transactions_are_checked_at_the_level_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = transactions(tmp_path / "txns.jsonl", SKEWED)
     assert status(["check", str(path), "--model", "list-append", "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert report["result"]["not"]
