@@ -10,7 +10,7 @@ from typing import Any, Final, Self, TypeVar
 
 from kraftwreck.nodes.log.format import load_meta
 from kraftwreck.nodes.log.uuids import random_uuid, to_text
-from kraftwreck.nodes.protocol.errors import NONE, TOPIC_ALREADY_EXISTS
+from kraftwreck.nodes.protocol.errors import NONE, NOT_CONTROLLER, TOPIC_ALREADY_EXISTS
 from kraftwreck.oracle.controller import HOST, Controller, KafkaController, OurController
 from kraftwreck.systems.kraft.client import KafkaClient
 
@@ -215,15 +215,28 @@ class Quorum:
         wait_until(f"{wanted} have the log up to {goal}", have)
 
     def create_topic(self, name: str, node: int | None = None, **topic: Any) -> int:
-        """Create a topic through the leader; return the error code."""
+        """Create a topic through the leader, or through ``node``; return the error code.
+
+        A leader that resigns meanwhile is no answer: the next one is asked, and a topic that it
+        has already was created by the first request.
+        """
         body = {
             "topics": [{"name": name, "num_partitions": 1, "replication_factor": 1, **topic}],
             "timeout_ms": CALL_MS,
         }
 
+        resigned = False
+
         def create() -> tuple[int] | None:
+            nonlocal resigned
             answer = self.call(node or self.leader(), "CreateTopics", 7, body)
-            return None if answer is None else (answer["topics"][0]["error_code"],)
+            if answer is None:
+                return None
+            error = answer["topics"][0]["error_code"]
+            if node is None and error == NOT_CONTROLLER:
+                resigned = True
+                return None
+            return (NONE if resigned and error == TOPIC_ALREADY_EXISTS else error,)
 
         return wait_until(f"an answer to CreateTopics {name}", create)[0]
 
