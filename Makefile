@@ -51,7 +51,7 @@ oracle:
 test-oracle: oracle
 	.venv/bin/pytest -m oracle -n 2 --dist loadfile $(ARGS)
 
-# A million damaged frames against three nodes in this process: some twenty minutes.
+# A million damaged frames against three nodes in this process: some five minutes of CPU time.
 FRAMES ?= 200000
 test-frames:
 	@scripts/setup --test
