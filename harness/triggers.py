@@ -7,16 +7,18 @@ transition itself, as it appears in the nodes' traces.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import NamedTuple
 
 import msgspec
 
 from kraftwreck.histories.fault import Fault
+from kraftwreck.histories.plugins import plugins
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.draw import draw, draw_below
 
 Matches = Callable[[TraceEvent], bool]
-_JOINING = ("starting", "recovery")
 
 TRIGGERS: dict[str, Matches] = {
     "prospective": lambda e: e.kind == "state" and e.state == "prospective",
@@ -36,21 +38,39 @@ TRIGGERS: dict[str, Matches] = {
     "load": lambda e: e.kind == "load",
     "clean": lambda e: e.kind == "clean",
     "download": lambda e: e.kind == "download",
-    "joining": lambda e: e.kind == "broker" and e.detail.get("state") in _JOINING,
-    "voters": lambda e: e.kind == "voters" and e.detail.get("offset", -1) >= 0,
 }
 """Transitions by name. ``append`` and ``hw`` are the leader's, ``replicate`` a follower's.
 ``snapshot`` is a written one, ``download`` one about to be fetched, ``install`` a fetched one.
-``voters`` is a voter set read from the log, ``joining`` a broker that starts up."""
+Systems add others (:class:`Trigger`)."""
 
 KINDS: dict[str, str] = {
     "prospective": "state",
     "candidate": "state",
     "follow": "state",
     "replicate": "append",
-    "joining": "broker",
 }
 """The kind of trace event of a trigger, if its name differs from the trigger's."""
+
+GROUP = "kraftwreck.triggers"
+"""Entry points of systems with transitions of their own: each a table of :class:`Trigger` by
+name."""
+
+
+class Trigger(NamedTuple):
+    """A transition of one system's nodes: the ``kind`` of its trace events, and which match."""
+
+    kind: str
+    matches: Matches
+
+
+@cache
+def known() -> Mapping[str, Trigger]:
+    """Return all transitions by name: those of any system, and those that systems add."""
+    found = {name: Trigger(KINDS.get(name, name), test) for name, test in TRIGGERS.items()}
+    for own in plugins(GROUP).found.values():
+        found |= own
+    return found
+
 
 DELAYS_US = (0, 0, 0, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000)
 """How long after the transition a fault may start; its ``draw`` chooses."""
@@ -66,8 +86,8 @@ def parse(trigger: str) -> tuple[str, int]:
     Raises :class:`TriggerError`, which lists the known ones.
     """
     name, _, count = trigger.partition("#")
-    if name not in TRIGGERS:
-        raise TriggerError(f"unknown trigger {name!r}; known: {', '.join(TRIGGERS)}")
+    if name not in known():
+        raise TriggerError(f"unknown trigger {name!r}; known: {', '.join(known())}")
     if count and not (count.isdigit() and int(count) > 0):
         raise TriggerError(f"trigger {trigger!r}: the count must be a positive number")
     return name, int(count or 1)
@@ -88,8 +108,7 @@ class Armed:
         name, self.left = parse(fault.trigger)
         self.number = number
         self.fault = fault
-        self.kind = KINDS.get(name, name)
-        self.matches = TRIGGERS[name]
+        self.kind, self.matches = known()[name]
 
     def sees(self, event: TraceEvent) -> bool:
         """Process a trace event; return whether it is the awaited one."""

@@ -11,14 +11,13 @@ from typing import Literal
 import msgspec
 
 Part = Literal["request", "response", "both"]
-Port = Literal["", "controller", "broker"]
 Names = Literal["", "silent", "refused"]
 
 
 class Disturbance(msgspec.Struct, kw_only=True, frozen=True):
     """A network fault on messages from ``senders`` to ``receivers`` (node names).
 
-    It affects only RPCs named in ``apis`` (``Fetch``, ``BrokerHeartbeat`` …; empty: all), and of
+    It affects only RPCs named in ``apis`` (``Fetch``, ``Vote`` …; empty: all), and of
     those only the ``part``. Times are microseconds. Chances are percents and are drawn for each
     message:
 
@@ -26,7 +25,7 @@ class Disturbance(msgspec.Struct, kw_only=True, frozen=True):
     * ``loss``: a transmission is lost and repeated later, as TCP does; with the chance ``reset``
       its connection is reset instead;
     * ``drop``: it is lost for good, and its connection stays;
-    * ``duplicate``: a quorum request arrives once more, up to ``again`` later;
+    * ``duplicate``: a request arrives once more, up to ``again`` later;
     * ``window``: it is reordered, by up to that time.
 
     The other fields are about packets, which the simulator does not have:
@@ -53,7 +52,7 @@ class Disturbance(msgspec.Struct, kw_only=True, frozen=True):
     corrupt: int = 0
     twice: int = 0
     rate: int = 0
-    port: Port = ""
+    port: str = ""
     names: Names = ""
 
     @property

@@ -17,7 +17,7 @@ class Message(msgspec.Struct, gc=False):
 
     ``time`` is nanoseconds since the start of the test, corrected for the clock of the node that
     has captured it. ``asker`` sent the request and ``replier`` the response; they are node ids, -1
-    if not known. ``request`` and ``response`` are the messages of the quorum as objects, those of
+    if not known. ``request`` and ``response`` are the messages of consensus as objects, those of
     other APIs as decoded bodies. Bytes of records are left out. ``records`` describes them: (base
     offset and epoch of the first batch, end offset of the last), None for none. ``sent`` is when
     the request was sent, -1 if not known.

@@ -103,7 +103,7 @@ class Kraftwreck:
 
     def run(
         self,
-        system: str = "kraft",
+        system: str | None = None,
         *,
         workload: str | None = None,
         faults: str | Sequence[str] = "partition,kill,pause",
@@ -118,13 +118,18 @@ class Kraftwreck:
         """Run one test; return it if its verdict is valid.
 
         The arguments are those of ``kraftwreck run``; ``options`` are more of them, word by word.
-        Without ``seed`` it is the one of ``--kraftwreck-seeds``, or random. Fails the test for any
-        other verdict and for errors of the harness, and skips it where ``cluster`` cannot be had.
+        Without ``system`` it is the default of ``kraftwreck run``; without ``seed`` it is the one
+        of ``--kraftwreck-seeds``, or random. Fails the test for any other verdict and for errors of
+        the harness, and skips it where ``cluster`` cannot be had.
         """
         skip_without_hosts(cluster)
         if seed is None:
             seed = secrets.randbelow(1 << 31) if self._seed is None else self._seed
-        words = [system, "-n", faults if isinstance(faults, str) else ",".join(faults)]
+        words = [
+            *([] if system is None else [system]),
+            "-n",
+            faults if isinstance(faults, str) else ",".join(faults),
+        ]
         words += ["-t", f"{seconds:g}", "-c", cluster, "--seed", str(seed)]
         for option, value in (
             ("-w", workload),

@@ -57,6 +57,10 @@ def plan(
     return sorted(writer.faults, key=lambda fault: (fault.at, fault.kind))
 
 
+OF_OTHERS = "of others"
+"""Stands for the shape that hits one node of another role, and is named after that role."""
+
+
 class _Writer:
     """Collects the faults of one run; ``now`` is the current time in ms."""
 
@@ -110,7 +114,13 @@ class _Writer:
         """Add a fault at ``now``, with one of the ``shapes`` that its family has."""
         kind = kind or self.choose("kind", self._blows)
         usable = self._scope.usable(kind)
-        known = [shape for shape in shapes if shape in usable]
+        of_others = [name for name, shape in usable.items() if shape.role == name]
+        known = [
+            name
+            for shape in shapes
+            for name in (of_others if shape == OF_OTHERS else [shape])
+            if name in usable
+        ]
         if not known:
             self.now += 100
             return
@@ -147,7 +157,7 @@ def _laggards(writer: _Writer) -> None:
     as soon as a snapshot must be fetched."""
     while not writer.over():
         length = writer.between("length", 3_000, 9_000)
-        writer.blow(("one", "one", "minority", "halves", "broker"), length)
+        writer.blow(("one", "one", "minority", "halves", OF_OTHERS), length)
         writer.now += length + writer.choose("after", _AFTER_MS)
         for _ in range(1 + writer.below(3, "times")):
             if writer.over():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Transitions:
-    """Names of transitions (:data:`harness.triggers.TRIGGERS`) by the use that schedules make.
+    """Names of transitions (:func:`harness.triggers.known`) by the use that schedules make.
 
     - ``usual``: those of every run; ``often`` of them occur many times a second
     - ``weighted``: the usual ones, repeated according to their frequency in schedules

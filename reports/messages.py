@@ -1,6 +1,6 @@
 """Messages and trace events of nodes near anomalies, as a space-time diagram.
 
-Simulated runs record quorum messages in ``messages.jsonl``; real nodes record the messages they
+Simulated runs record the messages of nodes in ``messages.jsonl``; real nodes record those that they
 receive in their input logs. The page contains those near an anomaly, or near an election if there
 is no anomaly. Times are microseconds since the start of the test.
 """
@@ -15,14 +15,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kraftwreck.checkers.recorded.capture import INPUTS, asker_of
+from kraftwreck.checkers.recorded.captured import INPUTS
+from kraftwreck.harness.options import DEFAULT_SYSTEM
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import RequestReceived, ResponseReceived
 from kraftwreck.nodes.server.plain import from_plain
 from kraftwreck.reports.node_lanes import Clocks
 from kraftwreck.reports.operations import Interned
 from kraftwreck.reports.run_folder import Run
-from kraftwreck.systems.kraft.simulated.messages import facts
+from kraftwreck.systems.shown import Shown, shown
 
 FILE = "messages.jsonl"
 NEAR_US = 1_500_000
@@ -48,12 +49,14 @@ class Arrow(NamedTuple):
 
 @dataclass
 class Diagram:
-    """Arrows and events near the chosen moments; ``known`` counts all arrows of the run."""
+    """Arrows and events near the chosen moments; ``known`` counts all arrows of the run,
+    ``colours`` are those of messages by name."""
 
     arrows: list[Arrow] = field(default_factory=list)
     events: list[tuple[int, int, str, str]] = field(default_factory=list)
     known: int = 0
     note: str = ""
+    colours: dict[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Return the data of the page's chart: each text once, and rows of numbers."""
@@ -74,17 +77,19 @@ class Diagram:
             ],
             "texts": texts.texts,
             "known": self.known,
+            "colours": self.colours,
         }
 
 
 def diagram(run: Run, moments: Sequence[Span], clock: Clocks) -> Diagram:
     """Return the messages and trace events near ``moments``; of too many, the nearest ones."""
-    result = Diagram()
+    own = shown(str(run.test.get("system", DEFAULT_SYSTEM)))
+    result = Diagram(colours=dict(own.colours))
     lanes = {number: number - 1 for number in range(1, len(run.nodes) + 1)}
     try:
-        arrows = list(_simulated(run.folder / FILE, lanes))
+        arrows = list(_simulated(run.folder / FILE, lanes, own))
         if not arrows:
-            arrows = list(_heard(run, lanes, clock, result))
+            arrows = list(_heard(run, lanes, clock, own, result))
     except (OSError, msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
         result.note = f"The messages cannot be read ({' '.join(str(error).split())})."
         arrows = []
@@ -162,34 +167,7 @@ def _json(value: Any) -> str:
     return msgspec.json.encode(value, enc_hook=repr).decode()
 
 
-def _asked_label(api: str, asked: Mapping[str, Any]) -> str:
-    if api == "Vote":
-        return f"{'pre-vote' if asked.get('pre_vote') else 'vote'} e{asked.get('epoch')}?"
-    if api == "Fetch":
-        return f"fetch {asked.get('fetch_offset')}"
-    if api == "BeginQuorumEpoch":
-        return f"leads e{asked.get('leader_epoch')}"
-    if api == "EndQuorumEpoch":
-        return f"ends e{asked.get('leader_epoch')}"
-    return api
-
-
-def _answer_label(api: str, answer: Mapping[str, Any], records: Sequence[int] | None) -> str:
-    wrong = answer.get("error") or answer.get("partition_error")
-    if api == "Vote":
-        return "yes" if answer.get("vote_granted") else "no"
-    if wrong:
-        return f"error {wrong}"
-    if api == "Fetch":
-        hw = answer.get("high_watermark")
-        got = f"{records[0]}–{records[2] - 1}" if records else ""
-        if "diverging_end" in answer:
-            got = f"diverges at {answer['diverging_end']}"
-        return " ".join(word for word in (got, "" if hw is None else f"hw {hw}") if word) or "ok"
-    return "ok"
-
-
-def _simulated(path: Path, lanes: Mapping[int, int]) -> Iterator[Arrow]:
+def _simulated(path: Path, lanes: Mapping[int, int], own: Shown) -> Iterator[Arrow]:
     if not path.is_file():
         return
     answered: dict[tuple[int, int], int] = {}
@@ -209,15 +187,15 @@ def _simulated(path: Path, lanes: Mapping[int, int]) -> Iterator[Arrow]:
                 if text
             )
             if asked is not None:
-                label = _asked_label(api, asked)
+                label = own.asked(api, asked)
                 if api == "Fetch":
                     answered[asker, replier] = time
                 elif answer is not None:
-                    label = f"{label} {_answer_label(api, answer, records)}"
+                    label = f"{label} {own.answered(api, answer, records)}"
                 sent = m["sent"] // 1000 if m["sent"] >= 0 else -1
                 yield Arrow(sent, time, lanes[asker], lanes[replier], api, label, contents)
             elif answer is not None:
-                label = _answer_label(api, answer, records)
+                label = own.answered(api, answer, records)
                 sent = answered.get((asker, replier), -1)
                 kind = f"{api} answer"
                 yield Arrow(sent, time, lanes[replier], lanes[asker], kind, label, contents)
@@ -228,7 +206,9 @@ class _Line(msgspec.Struct):
     event: msgspec.Raw = msgspec.Raw(b"")
 
 
-def _heard(run: Run, lanes: Mapping[int, int], clock: Clocks, result: Diagram) -> Iterator[Arrow]:
+def _heard(
+    run: Run, lanes: Mapping[int, int], clock: Clocks, own: Shown, result: Diagram
+) -> Iterator[Arrow]:
     """Yield the messages in the nodes' input logs, which do not record send times."""
     paths = [
         (lane, name, run.folder / "nodes" / name / INPUTS) for lane, name in enumerate(run.nodes)
@@ -251,18 +231,18 @@ def _heard(run: Run, lanes: Mapping[int, int], clock: Clocks, result: Diagram) -
                     continue  # torn by a crash
                 at = clock.history_time(name, line.now)
                 message = getattr(event, "message", None)
-                fields = facts(message)
+                fields = own.facts(message)
                 if fields is None:
                     continue
                 api = type(message).__name__.removesuffix("Request").removesuffix("Response")
                 if isinstance(event, RequestReceived):
-                    asker = lanes.get(asker_of(api, message))
+                    asker = lanes.get(own.asker(api, message))
                     if asker is not None:
-                        label = _asked_label(api, fields)
+                        label = own.asked(api, fields)
                         contents = f"request: {_words(fields)}"
                         yield Arrow(-1, at, asker, lane, api, label, contents)
                 elif isinstance(event, ResponseReceived) and event.source in lanes:
-                    label = _answer_label(api, fields, None)
+                    label = own.answered(api, fields, None)
                     yield Arrow(
                         -1, at, lanes[event.source], lane, f"{api} answer", label,
                         f"response: {_words(fields)}",

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kraftwreck.checkers.kraft.invariants.table import TABLE
-from kraftwreck.checkers.kraft.invariants.table_controller import LIVENESS
 from kraftwreck.reports.bands import Band
 from kraftwreck.reports.node_lanes import NodeLane
 from kraftwreck.reports.words import seconds_text
+from kraftwreck.systems import shown
 
-_STATEMENTS = {invariant.id: invariant for invariant in TABLE}
-_LIVENESS = {"no-recovery", "never-ok", *(invariant.id for invariant in LIVENESS)}
+_LIVENESS = frozenset({"no-recovery", "never-ok"})
 
 _MEANINGS = {
     "nonlinearizable": "No order of the operations explains their results: the system did not "
@@ -50,9 +48,8 @@ _PHENOMENA = (
 
 def meaning(kind: str) -> str:
     """Return one sentence about anomalies of type ``kind``; empty if the type is unknown."""
-    invariant = _STATEMENTS.get(kind)
-    if invariant is not None:
-        return f"It breaks the invariant {invariant.name}: {invariant.statement}"
+    if rule := shown.rule(kind):
+        return rule
     if kind in _MEANINGS:
         return _MEANINGS[kind]
     for beginning, sentence in _PHENOMENA:
@@ -65,7 +62,7 @@ def meaning(kind: str) -> str:
 
 def is_liveness(kind: str) -> bool:
     """Return whether anomalies of type ``kind`` report missing progress, often a consequence."""
-    return kind in _LIVENESS
+    return kind in _LIVENESS or shown.is_liveness(kind)
 
 
 def circumstances(at: int | None, lanes: Sequence[NodeLane], bands: Sequence[Band]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kraftwreck.checkers import strength
+from kraftwreck.harness.options import DEFAULT_SYSTEM
 from kraftwreck.histories.verdict import CheckerResult, Validity, Verdict
 
 LABELS: dict[Validity | None, str] = {
@@ -112,7 +113,7 @@ def repeat_command(test: Mapping[str, Any]) -> str:
         return recorded
     faults = test.get("faults")
     nodes = test.get("nodes")
-    words = ["kraftwreck", "run", str(test.get("system", "kraft"))]
+    words = ["kraftwreck", "run", str(test.get("system", DEFAULT_SYSTEM))]
     options: list[tuple[str, Any]] = [
         ("-w", test.get("workload")),
         ("-n", ",".join(map(str, faults)) or "none" if isinstance(faults, list) else faults),

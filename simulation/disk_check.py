@@ -20,6 +20,7 @@ from kraftwreck.nodes.consensus.effects import (
     WriteQuorumState,
 )
 from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.log.quorum_state import kept_of
 from kraftwreck.simulation.disk_index import (
     DiskIndex,
     Durable,
@@ -48,7 +49,7 @@ def disagreements(
     states = [index.quorum_state]
     if isinstance(pending, WriteQuorumState):
         states.append(pending)
-    if _saved(found.quorum_state) not in [_saved(state) for state in states]:
+    if kept_of(found.quorum_state) not in [kept_of(state) for state in states]:
         texts.append(f"quorum-state says {found.quorum_state}, written was {states[-1]}")
     return texts
 
@@ -151,11 +152,3 @@ def _snapshots_wrong(
     elif names and found.latest != snapshots[names[-1]]:
         texts.append(f"snapshot {names[-1]} was read with other content")
     return texts
-
-
-def _saved(state: WriteQuorumState | None) -> object:
-    """Return the part of ``state`` that the file keeps."""
-    if state is None:
-        return None
-    kept: object = state.voted_directory if state.kraft_version >= 1 else tuple(state.voters)
-    return state.epoch, state.leader_id, state.voted_id, state.kraft_version, kept

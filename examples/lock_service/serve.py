@@ -89,7 +89,7 @@ class Process:
         self._carry_out(self.service.start(*clocks()))
 
     def submit(self, event: Event) -> None:
-        """Let the quorum handle an event."""
+        """Let the consensus core handle an event."""
         if isinstance(event, ApiRequest):
             self.requests.reply(ApiReply(event.token, _api_versions(self.served)))
             return

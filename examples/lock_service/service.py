@@ -1,6 +1,6 @@
 """One member of the lock service: commands in, answers out, sessions that expire, watches.
 
-Pure like the quorum below it: a shell only calls :meth:`LockService.step`.
+Pure like the consensus core below it: a shell only calls :meth:`LockService.step`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LockService:
     def __init__(self, core: Core, *, snapshot_bytes: int = 1 << 20) -> None:
         self.locks = Locks()
         self.locks.on_change = self._changed
-        self.quorum = Embedded(core, self.locks, snapshot_bytes=snapshot_bytes)
+        self.consensus = Embedded(core, self.locks, snapshot_bytes=snapshot_bytes)
         self._watches: list[Watch] = []
         self._due: dict[str, int] = {}
         self._expiring: set[str] = set()
@@ -48,27 +48,27 @@ class LockService:
     @property
     def deadline(self) -> int:
         """The time at which the next Tick is due, monotonic microseconds."""
-        return min([self.quorum.deadline, *self._due.values()])
+        return min([self.consensus.deadline, *self._due.values()])
 
     def start(self, now: int, wall_ms: int) -> list[Effect]:
         """Start from the recovered state."""
-        return self.quorum.start(now, wall_ms)
+        return self.consensus.start(now, wall_ms)
 
     def step(self, event: Event, now: int, wall_ms: int) -> list[Effect]:
-        """Handle an event of the quorum or a Tick."""
-        effects = self.quorum.step(event, now, wall_ms)
+        """Handle an event of consensus or a Tick."""
+        effects = self.consensus.step(event, now, wall_ms)
         self._watch_sessions(now)
-        return effects + self.quorum.settle()
+        return effects + self.consensus.settle()
 
     def ask(self, request: Command, answer: Answer, now: int) -> list[Effect]:
         """Handle a client's request."""
         try:
             self._handle(request, answer, now)
         except NotLeaderError:
-            answer({"ok": False, "error": "not leader", "leader": self.quorum.leader_id})
+            answer({"ok": False, "error": "not leader", "leader": self.consensus.leader_id})
         except KeyError as missing:
             answer({"ok": False, "error": f"{missing} is missing"})
-        return self.quorum.settle()
+        return self.consensus.settle()
 
     # --- requests ---------------------------------------------------------------------------
 
@@ -79,9 +79,9 @@ class LockService:
             self._watches.append(watch)
             self._changed(watch.lock)
         elif kind == "holder":
-            self.quorum.barrier(lambda fresh: answer(self._holder(request["lock"], fresh)))
+            self.consensus.barrier(lambda fresh: answer(self._holder(request["lock"], fresh)))
         elif kind == "keep":
-            if not self.quorum.leads:
+            if not self.consensus.leads:
                 raise NotLeaderError
             if session in self._due and session not in self._expiring:
                 self._due[session] = now + self.locks.sessions[session] * MS
@@ -89,12 +89,12 @@ class LockService:
             else:
                 answer({"ok": False, "error": "no such session"})
         elif kind in ("open", "close", "acquire", "release"):
-            if not self.quorum.leads:
+            if not self.consensus.leads:
                 raise NotLeaderError  # Only the leader knows the sessions in use.
             if kind in ("acquire", "release") and session not in self.locks.sessions:
                 answer({"ok": False, "error": "no such session"})
                 return
-            self.quorum.propose([encode(request)], lambda outcome: answer(_answer(outcome)))
+            self.consensus.propose([encode(request)], lambda outcome: answer(_answer(outcome)))
         else:
             answer({"ok": False, "error": f"unknown request {kind!r}"})
 
@@ -105,7 +105,7 @@ class LockService:
 
     def _watch_sessions(self, now: int) -> None:
         """Propose the expiry of sessions by the leader's clock; the log decides when it applies."""
-        if not self.quorum.leads or self.quorum.core.shutting_down:
+        if not self.consensus.leads or self.consensus.core.shutting_down:
             self._led = False
             self._due.clear()
             self._expiring.clear()
@@ -121,7 +121,7 @@ class LockService:
             if due <= now and session not in self._expiring:
                 self._expiring.add(session)
                 expire = {"do": "expire", "session": session}
-                self.quorum.propose([encode(expire)], self._expired(session))
+                self.consensus.propose([encode(expire)], self._expired(session))
         for session in self._expiring & self._due.keys():
             self._due[session] = now + 1000 * MS
 

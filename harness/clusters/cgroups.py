@@ -13,39 +13,39 @@ import time
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
-CONTROLLERS = ("cpu", "memory")
+SUBSYSTEMS = ("cpu", "memory")
 PATIENCE_S = 10.0
 
 
-def _of(identifier: str, controller: str) -> Path:
-    return ROOT / controller / f"kraftwreck-{identifier}"
+def _of(identifier: str, subsystem: str) -> Path:
+    return ROOT / subsystem / f"kraftwreck-{identifier}"
 
 
-def can_be_made(controller: str) -> bool:
-    """Return whether this process can make groups of ``controller`` (version 1)."""
-    top = ROOT / controller
+def can_be_made(subsystem: str) -> bool:
+    """Return whether this process can make groups of ``subsystem`` (version 1)."""
+    top = ROOT / subsystem
     return (top / "cgroup.procs").exists() and os.access(top, os.W_OK)
 
 
 def make(identifier: str, node: str) -> dict[str, Path]:
-    """Make the groups of a host and return them by controller. Groups that cannot be made are left
+    """Make the groups of a host and return them by subsystem. Groups that cannot be made are left
     out; then only the faults that need them are missing."""
     made = {}
-    for controller in CONTROLLERS:
-        group = _of(identifier, controller) / node
+    for subsystem in SUBSYSTEMS:
+        group = _of(identifier, subsystem) / node
         # Without a hierarchy this file is missing, and mkdir would make an ordinary directory.
-        if (ROOT / controller / "cgroup.procs").exists():
+        if (ROOT / subsystem / "cgroup.procs").exists():
             with contextlib.suppress(OSError):
                 group.mkdir(parents=True)
-                made[controller] = group
+                made[subsystem] = group
     return made
 
 
 def remove(identifier: str) -> None:
     """Remove the groups of a cluster whose processes are ending, or gone."""
     deadline = time.monotonic() + PATIENCE_S
-    for controller in CONTROLLERS:
-        top = _of(identifier, controller)
+    for subsystem in SUBSYSTEMS:
+        top = _of(identifier, subsystem)
         while top.is_dir():
             for group in [*(path for path in top.iterdir() if path.is_dir()), top]:
                 with contextlib.suppress(OSError):  # A process has not been reaped yet.

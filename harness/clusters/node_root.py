@@ -76,7 +76,7 @@ class NodeSpec:
     """The description of one host; ``host_key`` is its private key (OpenSSH text), ``hosts`` its
     /etc/hosts.
 
-    ``cgroups`` are its control groups by controller; it sees them below :data:`CGROUPS`. ``disk``
+    ``cgroups`` are its control groups by subsystem; it sees them below :data:`CGROUPS`. ``disk``
     is the image of the disk for the nodes' data, None for a directory of the machine.
     """
 
@@ -149,8 +149,8 @@ def _build_root(spec: NodeSpec) -> None:
     for name, mode in (("run", "755"), ("tmp", "1777"), ("root", "700")):
         mount("tmpfs", f"{root}/{name}", "tmpfs", MS_NOSUID | MS_NODEV, f"mode={mode}")
     (root / "run/sshd").mkdir(mode=0o755)
-    for controller, group in spec.cgroups.items():
-        here = root / CGROUPS.removeprefix("/") / controller
+    for subsystem, group in spec.cgroups.items():
+        here = root / CGROUPS.removeprefix("/") / subsystem
         here.mkdir(parents=True)
         mount(str(group), str(here), "", MS_BIND)
     _write_identity(root, spec)

@@ -205,8 +205,8 @@ def unit(kind: str, content: bytes, place: int) -> tuple[int, int]:
 
 
 def reads_as_another(before: bytes, after: bytes) -> bool:
-    """Return whether a changed quorum-state without a checksum (Kafka's, or an older release's) is
-    well-formed with the same fields: a node could not detect that."""
+    """Return whether a changed quorum-state without a checksum (of another program, or an
+    older release) is well-formed with the same fields: a node could not detect that."""
     if b"crc32c" in before:
         return False
     try:

@@ -3,7 +3,7 @@
 Standard library only, for any Python >= 3.9; it is sent to the host with the agent.
 
 nftables redirects connections of some peers to the relay instead of the node's ports; existing
-connections are reset once. The relay parses Kafka's frames (length, api key, version, correlation
+connections are reset once. The relay parses frames (length, api key, version, correlation
 id). So it can drop, delay or duplicate one kind of RPC while its connection and all other messages
 continue. It adds about a millisecond of latency.
 

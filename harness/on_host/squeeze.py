@@ -43,19 +43,19 @@ _duties: dict[str, tuple[int, int]] = {}
 # --- control groups ---------------------------------------------------------------------
 
 
-def group(controller: str, *, make: bool = True) -> tuple[Path, int] | None:
+def group(subsystem: str, *, make: bool = True) -> tuple[Path, int] | None:
     """Return a control group for the service and its version. Return None if there is none, which
     without ``make`` includes groups not created yet."""
-    if (OURS / controller / "cgroup.procs").exists():
-        return OURS / controller, 1
-    if (SYSTEM / controller / "cgroup.procs").exists():
-        path, version = SYSTEM / controller / NAME, 1
+    if (OURS / subsystem / "cgroup.procs").exists():
+        return OURS / subsystem, 1
+    if (SYSTEM / subsystem / "cgroup.procs").exists():
+        path, version = SYSTEM / subsystem / NAME, 1
     else:
         try:
             there = (SYSTEM / "cgroup.subtree_control").read_text().split()
         except OSError:
             return None
-        if controller not in there:
+        if subsystem not in there:
             return None
         path, version = SYSTEM / NAME, 2
     if make:
@@ -73,7 +73,7 @@ def leave() -> None:
 
 def squeeze_means(request: Request) -> Evidence:
     """Return how a node's CPU and memory can be limited here, or why they cannot."""
-    found = {controller: group(controller) for controller in ("cpu", "memory")}
+    found = {subsystem: group(subsystem) for subsystem in ("cpu", "memory")}
     leave()
     means = {name: f"cgroup v{told[1]}" if told else None for name, told in found.items()}
     why = {} if means["memory"] else {"memory": "no control group is available"}
@@ -82,16 +82,16 @@ def squeeze_means(request: Request) -> Evidence:
 
 def join(service: Request) -> None:
     """Move this process, which becomes the service, into the existing groups."""
-    for controller in ("cpu", "memory") if service.get("squeezable") else ():
-        found = group(controller)
+    for subsystem in ("cpu", "memory") if service.get("squeezable") else ():
+        found = group(subsystem)
         if found is not None:
             with suppress(OSError):  # The squeeze will detect that it is missing.
                 (found[0] / "cgroup.procs").write_text(str(os.getpid()))
 
 
-def member(controller: str, pid: int) -> tuple[Path, int] | None:
-    """Return the group of ``controller`` if the process is in it."""
-    found = group(controller)
+def member(subsystem: str, pid: int) -> tuple[Path, int] | None:
+    """Return the group of ``subsystem`` if the process is in it."""
+    found = group(subsystem)
     if found is not None and str(pid) in (found[0] / "cgroup.procs").read_text().split():
         return found
     return None

@@ -13,7 +13,7 @@ from kraftwreck.harness.remote.preloads import library
 
 CODE = "/opt/kraftwreck/kraftwreck-nodes.pyz"
 OTHER_CODE = "/opt/kraftwreck/kraftwreck-nodes-other.pyz"
-CONFIG = "/etc/kraftwreck/controller.properties"
+CONFIG = "/etc/kraftwreck/node.properties"
 DATA = "/var/lib/kraftwreck/data"
 LOGS = "/var/log/kraftwreck"
 CLOCKWORK = "/opt/kraftwreck/clockwork.so"
@@ -22,7 +22,7 @@ DISKWORK = "/opt/kraftwreck/diskwork.so"
 DISK = "/opt/kraftwreck/disk"
 PYTHON = "/usr/bin/python3"
 SERVICE: dict[str, Any] = {
-    "pid_file": "/run/kraftwreck-controller.pid",
+    "pid_file": "/run/kraftwreck-node.pid",
     "argv": [PYTHON, CODE, "--config", CONFIG],
     "log": f"{LOGS}/stdout.log",
     "data": DATA,

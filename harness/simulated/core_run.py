@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kraftwreck.checkers.recorded.capture import Capture
+from kraftwreck.checkers.recorded.captured import Captured
 from kraftwreck.harness.generator import Planned
 from kraftwreck.harness.layout import layout_of
 from kraftwreck.harness.options import RunOptions, repeat_command
@@ -99,7 +99,7 @@ def simulate_core(
         processed=world.processed,
         knobs=knobs,
         test=test,
-        capture=Capture(),
+        capture=Captured(),
     )
 
 

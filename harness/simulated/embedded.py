@@ -48,7 +48,7 @@ Answer = dict[str, Any]
 class Service(Protocol):
     """A service that embeds a core, and takes requests of clients."""
 
-    quorum: Embedded
+    consensus: Embedded
 
     @property
     def deadline(self) -> int:
@@ -92,7 +92,7 @@ class EmbeddedMember:
             def answer(body: Answer) -> None:
                 self._answers.append(ApiReply(token, body))
 
-            core = self.service.quorum.core
+            core = self.service.consensus.core
             core.now, core.wall_ms = now, wall_ms
             effects = self.service.ask(event.body, answer, now)
         else:
@@ -106,7 +106,7 @@ class EmbeddedBinding:
 
     @property
     def durable(self) -> frozenset[type]:
-        """The effects that change log, snapshots and quorum state."""
+        """The effects that change log, snapshots and vote."""
         return _DURABLE
 
     def outlets(self, world: World) -> Mapping[type, Outlet]:

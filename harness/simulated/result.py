@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kraftwreck.checkers.recorded.capture import Capture
-from kraftwreck.checkers.recorded.run_data import DiskImage, RunData
+from kraftwreck.checkers.recorded.captured import Captured
+from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.histories.fault import FaultEvent
 from kraftwreck.histories.operation import Op
 from kraftwreck.histories.trace import TraceEvent
@@ -22,14 +22,14 @@ class SimResult:
     ops: list[Op]
     events: list[TraceEvent]
     faults: list[FaultEvent]
-    images: list[DiskImage]
+    images: list[Any]
     failures: list[Failure]
     digest: str
     sim_s: float
     processed: int
     knobs: WorldKnobs
     test: dict[str, Any]
-    capture: Capture
+    capture: Captured
 
     def data(self) -> RunData:
         """Return the run as checkers need it."""

@@ -51,6 +51,14 @@ class QuorumStateError(Exception):
     """``quorum-state`` exists but cannot be trusted; the node must not start."""
 
 
+def kept_of(state: QuorumState | None) -> object:
+    """Return the part of ``state`` that the file keeps, as a value to compare."""
+    if state is None:
+        return None
+    kept: object = state.voted_directory if state.kraft_version >= 1 else tuple(state.voters)
+    return state.epoch, state.leader_id, state.voted_id, state.kraft_version, kept
+
+
 def write(directory: Path, state: WriteQuorumState, media: Media = PLAIN) -> None:
     """Replace the quorum-state of data directory ``directory`` durably. Raises OSError."""
     content: dict[str, Any]

@@ -103,7 +103,7 @@ class Process:
             line = json.dumps({"id": number, **body}).encode() + b"\n"
             self._answers.append((writer, line))
 
-        core = self.service.quorum.core
+        core = self.service.consensus.core
         core.now, core.wall_ms = clocks()
         self._carry_out(self.service.ask(request, answer, core.now))
 

@@ -29,20 +29,20 @@ class StoreService:
         self, core: Core, *, machine: Store | None = None, snapshot_bytes: int = 1 << 20
     ) -> None:
         self.machine = Store() if machine is None else machine
-        self.quorum = Embedded(core, self.machine, snapshot_bytes=snapshot_bytes)
+        self.consensus = Embedded(core, self.machine, snapshot_bytes=snapshot_bytes)
 
     @property
     def deadline(self) -> int:
         """The time at which the next Tick is due, monotonic microseconds."""
-        return self.quorum.deadline
+        return self.consensus.deadline
 
     def start(self, now: int, wall_ms: int) -> list[Effect]:
         """Start from the recovered state."""
-        return self.quorum.start(now, wall_ms)
+        return self.consensus.start(now, wall_ms)
 
     def step(self, event: Event, now: int, wall_ms: int) -> list[Effect]:
         """Handle an event of the core, or a Tick."""
-        return self.quorum.step(event, now, wall_ms)
+        return self.consensus.step(event, now, wall_ms)
 
     def ask(self, request: Command, answer: Answer, now: int) -> list[Effect]:
         """Handle a client's request."""
@@ -50,16 +50,16 @@ class StoreService:
         try:
             if do == "read" and "key" in request:
                 key = str(request["key"])
-                self.quorum.barrier(lambda fresh: answer(self._read(key, fresh)))
+                self.consensus.barrier(lambda fresh: answer(self._read(key, fresh)))
             elif do in COMMANDS:
-                self.quorum.propose([encode(request)], lambda told: answer(_answer(told)))
+                self.consensus.propose([encode(request)], lambda told: answer(_answer(told)))
             else:
                 answer({"ok": False, "error": f"unknown request {do!r}"})
         except NotLeaderError:
-            where = self.quorum.leader_endpoint
-            leader = {"leader": self.quorum.leader_id, "host": where.host if where else None}
+            where = self.consensus.leader_endpoint
+            leader = {"leader": self.consensus.leader_id, "host": where.host if where else None}
             answer({"ok": False, "error": NOT_LEADER, **leader})
-        return self.quorum.settle()
+        return self.consensus.settle()
 
     def _read(self, key: str, fresh: Outcome) -> dict[str, Any]:
         if not fresh.certain:

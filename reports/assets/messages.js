@@ -2,8 +2,6 @@
 // space-time diagram around anomalies. Zoomed out, only the number of messages is shown.
 
 const MESSAGE_LANE = 38, MOST_ARROWS = 700, LABELLED = 70;
-const MESSAGE_COLOURS = { Vote: "partition", BeginQuorumEpoch: "kill", EndQuorumEpoch: "kill",
-  Fetch: "muted", "Fetch answer": "accent", "Vote answer": "partition" };
 const EVENT_COLOURS = { elected: "mark", state: "text", grant: "partition", hw: "ok", commit: "ok",
   truncate: "fail", fatal: "fail", resign: "info", start: "text", stop: "text" };
 
@@ -100,7 +98,7 @@ class MessageChart extends Chart {
   arrow(c, row) {
     const [x0, y0, x1, y1] = this.ends(row), api = this.messages.texts[row[4]];
     if (x1 < LEFT && x0 < LEFT) return;
-    c.strokeStyle = c.fillStyle = colours[MESSAGE_COLOURS[api]] ?? colours["other-fault"];
+    c.strokeStyle = c.fillStyle = colours[this.messages.colours[api]] ?? colours["other-fault"];
     c.lineWidth = 1.2;
     c.setLineDash(row[0] < 0 ? [2, 2] : api.endsWith("answer") ? [5, 2] : []);
     c.beginPath();

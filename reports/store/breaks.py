@@ -40,7 +40,7 @@ class Break:
 
     @property
     def headline(self) -> str:
-        """Test and failure: ``kraft, workload register: nonlinearizable (linearizable)``."""
+        """Test and failure: ``raft, workload register: nonlinearizable (linearizable)``."""
         run = self.first.summary
         name = f"{run.system or 'unknown'}, workload {run.workload or 'unknown'}"
         if run.kind:

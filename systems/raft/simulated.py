@@ -113,8 +113,8 @@ class RaftWatch(Watch):
         if self._settled():
             return
         members = {h.name: _member(h) for h in world.hosts if h.node is not None}
-        found = {name: (m.quorum.core.term, m.quorum.leads) for name, m in members.items()}
-        if not any(member.quorum.leads for member in members.values()):
+        found = {name: (m.consensus.core.term, m.consensus.leads) for name, m in members.items()}
+        if not any(member.consensus.leads for member in members.values()):
             self.fail("liveness", f"nobody leads; terms and leaders are {found}")
         elif len({_commit(m) for m in members.values()}) > 1 or len(members) < len(world.hosts):
             self.fail("liveness", f"members do not catch up; terms and leaders are {found}")
@@ -123,7 +123,7 @@ class RaftWatch(Watch):
 
     def _settled(self) -> bool:
         members = [_member(host) for host in self.world.hosts if host.node is not None]
-        if len(members) < len(self.world.hosts) or not any(m.quorum.leads for m in members):
+        if len(members) < len(self.world.hosts) or not any(m.consensus.leads for m in members):
             return False
         states = [(_commit(m), m.machine.values) for m in members]
         return all(state == states[0] for state in states)
@@ -137,7 +137,7 @@ def _member(host: Host) -> StoreService:
 
 
 def _core(member: StoreService) -> RaftCore:
-    core = member.quorum.core
+    core = member.consensus.core
     assert isinstance(core, RaftCore)
     return core
 
@@ -162,7 +162,7 @@ def _seen(host: Host) -> Seen:
 
 
 def _state(node: Any) -> object:
-    core = node.service.quorum.core
+    core = node.service.consensus.core
     return core.state.name, core.term, core.voted_for, core.log.end_offset, core.commit_offset
 
 

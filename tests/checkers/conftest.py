@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.checkers.recorded.capture import Capture
-from kraftwreck.checkers.recorded.run_data import DiskImage, RunData
+from kraftwreck.checkers.kraft.recorded.capture import Capture
+from kraftwreck.checkers.kraft.recorded.disk_image import DiskImage
+from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.histories.fault import FaultEvent
 from kraftwreck.histories.operation import Op, OpType
 from kraftwreck.histories.trace import TraceEvent

@@ -201,7 +201,7 @@ def left_of(directory: Path) -> list[str]:
     """Return the machine's leftovers of a cluster: groups, mounts, processes, links, files."""
     found = [
         str(group)
-        for controller in cgroups.CONTROLLERS
+        for controller in cgroups.SUBSYSTEMS
         if (group := cgroups.ROOT / controller / f"kraftwreck-{directory.name}").exists()
     ]
     found += [line for line in Path("/proc/mounts").read_text().splitlines()

@@ -69,7 +69,7 @@ def pid_of(env: RemoteEnvironment, node: str) -> int:
 
 
 needs_groups = pytest.mark.skipif(
-    not all((cgroups.ROOT / c / "cgroup.procs").exists() for c in cgroups.CONTROLLERS),
+    not all((cgroups.ROOT / c / "cgroup.procs").exists() for c in cgroups.SUBSYSTEMS),
     reason="no control groups of version 1 here",
 )
 
@@ -81,7 +81,7 @@ def test_a_node_is_in_the_groups_of_its_host_and_can_burn_no_more_than_it_is_lef
     told = env.squeeze("n2", "cpu", draw_for("cpu", 10))["n2"]
     assert told["means"] == "cgroup v1"
     groups = run(env, "n2", "cat", f"/proc/{pid_of(env, 'n2')}/cgroup")
-    for controller in cgroups.CONTROLLERS:
+    for controller in cgroups.SUBSYSTEMS:
         assert f":{controller}:/kraftwreck-" in groups
     # A program that would use all it gets, in the same group.
     script = """

@@ -139,8 +139,8 @@ class Ensemble:
 
     @property
     def leader(self) -> int:
-        assert self.run(10_000, lambda: any(m.quorum.leads for m in self.members.values()))
-        return next(i for i, m in self.members.items() if m.quorum.leads)
+        assert self.run(10_000, lambda: any(m.consensus.leads for m in self.members.values()))
+        return next(i for i, m in self.members.items() if m.consensus.leads)
 
     def later(self, i: int, **request: Any) -> list[Body]:
         """Ask member ``i``; the list receives the answer."""
@@ -209,7 +209,7 @@ def test_locks_and_sessions_survive_the_leader(ensemble: Ensemble) -> None:
     ensemble.ask(do="acquire", session="ann", lock="l")
     old = ensemble.leader
     ensemble.kill(old)
-    assert ensemble.run(10_000, lambda: any(m.quorum.leads for m in ensemble.members.values()))
+    assert ensemble.run(10_000, lambda: any(m.consensus.leads for m in ensemble.members.values()))
     assert ensemble.ask(do="holder", lock="l")["holder"] == "ann", "the session has its whole time"
     ensemble.start(old)
     ensemble.alive(3000, "ann")

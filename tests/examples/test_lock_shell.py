@@ -44,7 +44,7 @@ def test_single_member_answers_after_its_disk_has_the_command(
             order.extend("disk" for _ in durable[:1])
 
         process.begin()
-        await wait_in_loop(lambda: process.service.quorum.leads)
+        await wait_in_loop(lambda: process.service.consensus.leads)
         monkeypatch.setattr(process._storage, "carry_out", noted)
         order.clear()
         request = {"do": "open", "session": "ann", "timeout_ms": 60_000}

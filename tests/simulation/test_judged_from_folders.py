@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kraftwreck.campaigns.campaign import run_schedule
-from kraftwreck.checkers.recorded.capture import Capture
+from kraftwreck.checkers.kraft.recorded.capture import Capture
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.checkers.registry import check
 from kraftwreck.harness.simulated.result import SimResult
@@ -63,6 +63,7 @@ def as_hosts_record(capture: Capture) -> Capture:
 def from_folder(result: SimResult, folder: Path, *, messages: bool) -> RunData:
     data = RunData.from_folder(folder)
     if messages:
+        assert isinstance(result.capture, Capture)
         data.__dict__["capture"] = as_hosts_record(result.capture)
     return data
 

@@ -12,7 +12,7 @@ from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.cli.main import status
 from kraftwreck.harness.options import OptionError, RunOptions
 from kraftwreck.harness.simulated.result import SimResult
-from kraftwreck.harness.triggers import TRIGGERS, TriggerError, parse
+from kraftwreck.harness.triggers import TriggerError, known, parse
 from kraftwreck.histories.fault import Fault
 from kraftwreck.histories.operation import INVOKE
 from kraftwreck.nemesis import triggers
@@ -157,7 +157,7 @@ def test_triggered_schedules_come_from_the_seed_and_name_known_triggers() -> Non
                 assert planned.shape == "leader", "a kick, for what a healthy cluster never does"
             else:
                 seen.add(parse(planned.trigger)[0])
-    assert seen <= set(TRIGGERS)
+    assert seen <= set(known())
     assert {"elected", "grant", "append"} <= seen
     assert triggers.plan((), 1, 30, Scope.of("kraft", nodes)) == []
 

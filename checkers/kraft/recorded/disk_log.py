@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kraftwreck.checkers.recorded.run_data import DiskImage, RunData
+from kraftwreck.checkers.kraft.recorded.disk_image import DiskImage
+from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.nodes.log.batch import (
     BatchError,
     decode_batch,

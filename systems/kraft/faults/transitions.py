@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraftwreck.harness.triggers import Trigger
 from kraftwreck.nemesis.transitions import Transitions
+
+_JOINING = ("starting", "recovery")
+
+TRIGGERS: Final = {
+    "joining": Trigger(
+        "broker", lambda e: e.kind == "broker" and e.detail.get("state") in _JOINING
+    ),
+    "voters": Trigger("voters", lambda e: e.kind == "voters" and e.detail.get("offset", -1) >= 0),
+}
+"""The entry point ``kraft``: ``voters`` is a voter set read from the log, ``joining`` a broker that
+starts up."""
 
 _USUAL = ("candidate", "grant", "elected", "append", "replicate", "hw", "truncate", "claim")
 

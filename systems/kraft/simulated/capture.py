@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from kraftwreck.checkers.kraft.invariants.unrequested import APIS
-from kraftwreck.checkers.recorded.capture import Capture
+from kraftwreck.checkers.kraft.recorded.capture import Capture
 from kraftwreck.nodes.consensus.effects import ApiReply, AppendLog, FinishSnapshot, ResponseReceived
 from kraftwreck.nodes.consensus.kraft.messages import FetchResponse
 from kraftwreck.nodes.log.batch import BatchError, parse_header

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from kraftwreck.checkers.recorded.run_data import DiskImage, parse_checkpoint, share
+from kraftwreck.checkers.kraft.recorded.disk_image import DiskImage, parse_checkpoint, share
 from kraftwreck.harness.capabilities import (
     CLOCKS,
     DISKS,

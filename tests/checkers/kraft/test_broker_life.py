@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
-from kraftwreck.checkers.recorded.capture import Capture
+from kraftwreck.checkers.kraft.recorded.capture import Capture
 from tests.checkers.breaks import broken
 
 MakeRun = Callable[..., Any]

@@ -9,7 +9,7 @@ import pytest
 
 from kraftwreck.checkers.kraft.invariants import check
 from kraftwreck.checkers.kraft.invariants.sessions import decided_at
-from kraftwreck.checkers.recorded.capture import Capture
+from kraftwreck.checkers.kraft.recorded.capture import Capture
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.nodes.log.batch import encode_batch
 from tests.checkers.breaks import broken

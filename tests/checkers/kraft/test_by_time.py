@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kraftwreck.checkers.kraft.invariants import check
-from kraftwreck.checkers.recorded.capture import Capture
+from kraftwreck.checkers.kraft.recorded.capture import Capture
 from kraftwreck.nodes.consensus.kraft.messages import FetchSnapshotRequest, FetchSnapshotResponse
 from kraftwreck.nodes.protocol import errors
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kraftwreck.checkers.kraft.recorded.disk_image import DiskImage, share
 from kraftwreck.checkers.kraft.recorded.disk_log import read_logs
-from kraftwreck.checkers.recorded.run_data import DiskImage, share
 from kraftwreck.nodes.log.batch import encode_batch
 
 

@@ -12,7 +12,7 @@ from kraftwreck.checkers.kraft.answers.state import State
 from kraftwreck.checkers.kraft.invariants import check
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
-from kraftwreck.checkers.recorded.capture import Capture
+from kraftwreck.checkers.kraft.recorded.capture import Capture
 
 SECOND = 1_000_000_000
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kraftwreck.checkers.kraft.invariants import check
-from kraftwreck.checkers.recorded.capture import Capture, read_messages
+from kraftwreck.checkers.kraft.recorded.capture import Capture, read_messages
 from kraftwreck.checkers.recorded.clocks import NodeClock
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.histories.tables import HistoryError

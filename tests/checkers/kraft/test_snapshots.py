@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kraftwreck.checkers.kraft.invariants import check
-from kraftwreck.checkers.recorded.run_data import DiskImage, RunData
+from kraftwreck.checkers.kraft.recorded.disk_image import DiskImage
+from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.nodes.log.snapshots import data_batch, footer_batch, header_batch, snapshot_name
 from kraftwreck.nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS, encode_control
 from tests.checkers.breaks import broken

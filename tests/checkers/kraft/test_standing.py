@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraftwreck.checkers.kraft.invariants import check
-from kraftwreck.checkers.recorded.capture import Capture
+from kraftwreck.checkers.kraft.recorded.capture import Capture
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.consensus.kraft.messages import (
     NO_DIRECTORY,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.checkers.recorded.capture import Capture
+from kraftwreck.checkers.kraft.recorded.capture import Capture
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.nodes.consensus.kraft.messages import NO_DIRECTORY, FetchRequest, FetchResponse
 from kraftwreck.nodes.log.batch import encode_batch

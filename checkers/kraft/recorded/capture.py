@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from kraftwreck.checkers.recorded.captured import INPUTS, Captured
 from kraftwreck.checkers.recorded.clocks import NodeClock
 from kraftwreck.histories.message import Message
 from kraftwreck.histories.tables import HistoryError
@@ -31,8 +32,6 @@ from kraftwreck.nodes.server.plain import from_plain
 
 LIMIT = 500_000
 """Messages kept of one run."""
-
-INPUTS = "inputs.log"
 
 _ASKERS = {
     "Vote": "candidate_id",
@@ -51,20 +50,11 @@ _MANY = 20_000
 Extent = tuple[int, int, int] | None
 
 
-class Capture:
+class Capture(Captured):
     """Collects messages; ``dropped`` counts those beyond ``limit``."""
 
     def __init__(self, limit: int = LIMIT) -> None:
-        self.messages: list[Message] = []
-        self.dropped = 0
-        self.batches: dict[bytes, None] = {}
-        """Batches of the log that were written on any node, if all were captured."""
-        self.headers: dict[tuple[int, int, bytes], int] = {}
-        """The first batches of snapshots that were made or fetched on any node, by name (end
-        offset, epoch), with the first node that had each. Most files are deleted before the end."""
-        self.own_inputs = False
-        """Whether each message is from the input log of the node that it reached, with the clock
-        reading of the step that took it in."""
+        super().__init__()
         self._limit = limit
         self._slimmed: dict[int, tuple[Any, Any, Extent]] = {}
         self._topics: dict[bytes, Any] = {}
