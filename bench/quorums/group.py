@@ -207,15 +207,15 @@ class Group:
         """Return the core of a member that runs."""
         service = self.service(name)
         assert service is not None
-        return service.quorum.core
+        return service.consensus.core
 
     @property
     def leader(self) -> str | None:
         """The member of the newest term that leads and has applied all before its term."""
         leading = [
-            (service.quorum.core.term, name)
+            (service.consensus.core.term, name)
             for name in self.names
-            if (service := self.service(name)) is not None and service.quorum.leads
+            if (service := self.service(name)) is not None and service.consensus.leads
         ]
         return max(leading)[1] if leading else None
 
