@@ -32,8 +32,10 @@ ENTRY_POINTS = """\
 etcd = my_etcd:SYSTEM
 pysyncobj = pysyncobj_store:SYSTEM
 redis-sentinel = redis_sentinel:SYSTEM
+zookeeper = zookeeper:SYSTEM
 """
 Record = dict[str, Any]
+FILE = "matrix.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,10 @@ class Seeded:
 ETCD = "[etcd: API guarantees](https://etcd.io/docs/v3.4/learning/api_guarantees/)"
 REDIS = "[Redis: Sentinel](https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/)"
 DIFFER = "[etcd 13766](https://github.com/etcd-io/etcd/issues/13766)"
+STALE = (
+    "[ZooKeeper: consistency guarantees]"
+    "(https://zookeeper.apache.org/doc/r3.8.4/zookeeperInternals.html#sc_consistency)"
+)
 TERMS = "[PySyncObj 201](https://github.com/bakwc/PySyncObj/issues/201)"
 BUGS = {
     "etcd": (
@@ -77,6 +83,7 @@ BUGS = {
         "Members forget their term when they restart. After a restart of all, one that missed"
         f" acknowledged writes may still win an election, and removes them: {TERMS}."
     ),
+    "zookeeper": f"A server answers reads from what it has applied, so they may be stale: {STALE}.",
     "redis-sentinel": (
         f"A primary that is cut off acknowledges writes that are gone after the fail-over: {REDIS}."
     ),
@@ -99,6 +106,9 @@ TESTS = (
     Test("`WAIT 2` after each write", (*_REDIS, "--option", "wait=2"), 10, 0, 10),
     Test("v0.3.14", ("pysyncobj", "--option", "version=0.3.14", *_RESTARTS), 10, 5, 10),
     Test("v0.3.17, the fixed version", ("pysyncobj", *_RESTARTS), 10, 0, 0),
+    Test("reads without `sync`", ("zookeeper", "--option", "sync=false", "-t", "60"), 5, 5, 5),
+    Test("reads after `sync`", ("zookeeper", "-t", "60"), 10, 0, 0),
+    Test("a queue", ("zookeeper", "-w", "queue", "-t", "60"), 10, 0, 0),
 )
 
 
@@ -124,7 +134,7 @@ def installed() -> Iterator[None]:
 def run_all(store: Path, most: int | None, only: str) -> None:
     """Run what ``store`` does not have yet, at most ``most`` runs of each test with ``only``."""
     store.mkdir(parents=True, exist_ok=True)
-    known = {record["number"] for record in records(store)}
+    known = {record["number"] for record in records(store / FILE)}
     for place, test in enumerate(TESTS):
         if only not in " ".join(test.words):
             continue
@@ -133,7 +143,7 @@ def run_all(store: Path, most: int | None, only: str) -> None:
             if number in known:
                 continue
             record = run(number, test.seeded(seed), "netns", store / "runs")
-            with (store / "matrix.jsonl").open("a") as file:
+            with (store / FILE).open("a") as file:
                 file.write(json.dumps(record) + "\n")
             print(f"{record['valid']!s:8}{record['wall_s']:6.1f} s  {record['command']}")
             sys.stdout.flush()
@@ -202,11 +212,11 @@ def main() -> None:
     parser.add_argument("--page", action="store_true")
     asked = parser.parse_args()
     if asked.page:
-        sys.stdout.write(page(records(asked.store)))
+        sys.stdout.write(page(records(asked.store / FILE)))
         return
     with installed():
         run_all(asked.store, asked.runs, asked.only)
-    found = records(asked.store)
+    found = records(asked.store / FILE)
     wrong = [test.title for test in TESTS if not as_promised(test, of_test(found, test))]
     for title in wrong:
         print(f"{title}: not as it must be", file=sys.stderr)

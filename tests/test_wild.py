@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.wild import TESTS, as_promised, installed, page
+from bench.wild import FILE, TESTS, as_promised, installed, page
 
 STALE, FRESH = TESTS[:2]
 
@@ -40,4 +42,12 @@ def test_systems_of_the_page_can_be_named() -> None:
         command = [sys.executable, "-m", "kraftwreck", "list"]
         listed = subprocess.run(command, capture_output=True, text=True, check=True)
     names = {line.split()[0] for line in listed.stdout.splitlines() if line.strip()}
-    assert {"etcd", "redis-sentinel"} <= names
+    assert {"etcd", "pysyncobj", "redis-sentinel", "zookeeper"} <= names
+
+
+def test_the_page_is_made_from_a_store(tmp_path: Path) -> None:
+    lines = [json.dumps(record(1, False)), json.dumps(record(1001, True)), '{"number": 10']
+    (tmp_path / FILE).write_text("\n".join(lines))
+    command = [sys.executable, "-m", "bench.wild", str(tmp_path), "--page"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert printed == page([record(1, False), record(1001, True)])
