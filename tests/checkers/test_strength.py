@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from kraftwreck.checkers.strength import (
     NONE,
     Floor,
     FloorError,
+    below,
     check,
     parse_floor,
     sentence,
@@ -162,3 +164,23 @@ def test_a_floor_that_cannot_be_read_is_one_line(text: str) -> None:
     with pytest.raises(FloorError, match="--floor") as raised:
         parse_floor(text, Floor())
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("measured", "missed"),
+    [
+        ({"operations": 20, "acknowledged": 10}, False),
+        ({"operations": 20, "acknowledged": 9}, True),
+        ({"operations": 100, "acknowledged": 15}, False),
+        ({"operations": 100, "acknowledged": 14}, True),
+        ({"operations": 20, "acknowledged": 20, "led_s": 25.0}, False),
+        ({"operations": 20, "acknowledged": 20, "led_s": 24.0}, True),
+        ({"operations": 20, "acknowledged": 20, "faults": {"kill": 1}}, False),
+        ({"operations": 20, "acknowledged": 20, "faults": {"kill": 0}}, True),
+    ],
+)
+def test_the_floor_of_a_workload_that_declares_none_of_its_own(
+    measured: dict[str, Any], missed: bool
+) -> None:
+    stats = {"seconds": 100.0, **measured}
+    assert bool(below(stats, msgspec.to_builtins(Floor()))) is missed

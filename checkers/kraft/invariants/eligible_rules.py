@@ -5,11 +5,15 @@ from __future__ import annotations
 from kraftwreck.checkers.kraft.invariants.broker_rules import LARGEST_BATCH
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
-from kraftwreck.checkers.kraft.recorded.metadata_model import NO_LEADER, MetadataModel, Partition
+from kraftwreck.checkers.kraft.recorded.metadata_model import (
+    NO_LEADER,
+    TOPIC_RESOURCE,
+    MetadataModel,
+    Partition,
+)
 from kraftwreck.checkers.kraft.recorded.replay import Step
 
 MIN_INSYNC = "min.insync.replicas"
-TOPIC = 2
 RECOVERING = 1
 """State after an unclean election: the former ISR and ELR are forgotten."""
 EVERYWHERE = ""
@@ -67,7 +71,7 @@ class EligibleRules:
             self._registered.add(change.key)
         elif change.section == "config" and change.key[2] == MIN_INSYNC:
             kind, name, _ = change.key
-            self._changed[name if kind == TOPIC else EVERYWHERE] = step.offset
+            self._changed[name if kind == TOPIC_RESOURCE else EVERYWHERE] = step.offset
 
     def _partition(
         self, step: Step, topic_id: bytes, number: int, old: Partition | None, new: Partition

@@ -17,13 +17,12 @@ from kraftwreck.checkers.kraft.invariants.refused_upgrades import (
 )
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.standing import LEADER, Standing, Voters, told
+from kraftwreck.checkers.kraft.recorded.node_track import NO_DIRECTORY
 from kraftwreck.histories.message import Message
 from kraftwreck.nodes.protocol import errors
 
 ADD, REMOVE, DESCRIBE = "AddRaftVoter", "RemoveRaftVoter", "DescribeQuorum"
 UPDATE = "UpdateFeatures"
-UNKNOWN = "0" * 32
-"""The directory of a voter whose disk is unknown."""
 
 _ANY_TIME = frozenset((errors.REQUEST_TIMED_OUT, errors.BROKER_NOT_AVAILABLE))
 """Refusals that do not depend on the voters."""
@@ -106,7 +105,11 @@ def _changed(message: Message, standing: Standing, cluster_id: str | None) -> st
         return None if _done(message.api, voter, sets, request) else what + voters_told
     if message.api == ADD:
         known = any(voter[0] == each[0] for voters in sets for each in voters)
-        odd = voter[0] < 0 or voter[1] == UNKNOWN or not _value(request, "listeners", "endpoints")
+        odd = (
+            voter[0] < 0
+            or voter[1] == NO_DIRECTORY
+            or not _value(request, "listeners", "endpoints")
+        )
         right = known if code == errors.DUPLICATE_VOTER else odd
         right = right and code in (errors.DUPLICATE_VOTER, errors.INVALID_REQUEST)
     else:
@@ -194,7 +197,8 @@ def _voters(part: dict[str, Any], sets: list[Voters]) -> str | None:
     for voters in sets:
         directories = dict(voters)
         if ids == directories.keys() and all(
-            directories[i] in (UNKNOWN, told_, "") or told_ == UNKNOWN for i, told_ in says.items()
+            directories[i] in (NO_DIRECTORY, told_, "") or told_ == NO_DIRECTORY
+            for i, told_ in says.items()
         ):
             return None
     return f"with voters {says or sorted(ids)}; they were {sorted(sets[-1]) if sets else []}."

@@ -16,6 +16,7 @@ from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, N
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.recorded.committed_log import DECODING, control_records
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch, disk_logs, read_batches
+from kraftwreck.checkers.kraft.recorded.node_track import NO_DIRECTORY
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.log.batch import BatchError
 from kraftwreck.nodes.protocol import errors
@@ -30,8 +31,6 @@ Levels = dict[tuple[int, int], tuple[int, int] | None]
 """(offset, kraft.version) by base offset and epoch of the batch; None for a known batch without
 such a record. A batch without a key was never read."""
 
-UNKNOWN = "0" * 32
-"""The directory of a voter whose disk is unknown."""
 
 NO_CHANGE = "no change of the voters in this run"
 STEP_NS = 1_000_000
@@ -133,7 +132,7 @@ def _own_logs(evidence: Evidence, report: Report, records: Records, levels: Leve
 
 def _known(report: Report, event: TraceEvent) -> None:
     """I27: with kraft.version 1 every voter's disk is known; a set without one matches any."""
-    strangers = [int(i) for i, directory in event.detail["voters"] if directory == UNKNOWN]
+    strangers = [int(i) for i, directory in event.detail["voters"] if directory == NO_DIRECTORY]
     if strangers and event.detail["kraft_version"] >= 1:
         report.broken(
             "I27",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kraftwreck.checkers.kraft.recorded.log_chain import START, BatchId
 from kraftwreck.histories.trace import TraceEvent
 
-NO_DIRECTORY = "0" * 32
+NO_DIRECTORY = bytes(16).hex()
 """The directory id of a voter whose disk is unknown."""
 
 

@@ -162,6 +162,14 @@ def test_c5_the_leader_epoch(
     assert broken(make_run(None, cluster)) == {"C5"}
 
 
+@pytest.mark.parametrize(("level", "right"), [(11, False), (12, True)])
+def test_c5_a_smaller_isr_keeps_the_leader_epoch_from_level_12_on(
+    cluster: Any, records: Any, make_run: Callable[..., Any], level: int, right: bool
+) -> None:
+    cluster.write(records.feature("metadata.version", level), records.change(isr=[1]))
+    assert ("C5" in broken(make_run(None, cluster))) is not right
+
+
 def test_c5_a_partition_is_created_twice(
     cluster: Any, records: Any, make_run: Callable[..., Any]
 ) -> None:
