@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from kraftwreck.campaigns import case_sources
+from kraftwreck.campaigns import bug_report, case_sources
 from kraftwreck.campaigns.campaign import SIMULATOR
 from kraftwreck.campaigns.case_file import SavedCase, read_case, write_case
 from kraftwreck.campaigns.case_run import run_case
 from kraftwreck.campaigns.case_text import describe
+from kraftwreck.campaigns.repeated import failures_of, on_hosts, shrink_repeated
 from kraftwreck.campaigns.shrinking import PassesError, patch_for, run_anywhere, shrink_anywhere
 from kraftwreck.checkers.registry import abouts
 from kraftwreck.cli.option_types import FILE_NAME, LINE, SEED, Number
 from kraftwreck.harness.command_line import command_line
-from kraftwreck.harness.options import LONGEST_S, OptionError
-from kraftwreck.harness.simulated.store import read_test
+from kraftwreck.harness.options import LONGEST_S, OptionError, repeat_command
+from kraftwreck.harness.simulated.store import options_of, read_test
 from kraftwreck.histories.exit_codes import FAILED, VALID
+from kraftwreck.systems.simulators import has_simulator
 
 DEFAULT_BUDGET_S = 120.0
 
@@ -68,6 +71,10 @@ def cli(
     RUN may also be a case file. For a run on real hosts, its schedule is tried in the simulator.
     The result is saved as shrunk.json in the folder; kraftwreck replay runs it again.
 
+    A run of a system without a simulator is repeated on hosts with fewer fault families, shorter,
+    and with fewer threads; --budget is then seconds of the clock. The result is bug-report.md in
+    the folder, for an issue tracker: versions, command, hit rate, faults, anomaly.
+
     Ctrl-C ends the search and keeps what was found. Exit codes: 0 shrunk, 2 nothing fails.
     """
     if (run is None) == (seed is None):
@@ -83,6 +90,14 @@ def cli(
         **({} if patch is None else {"patch": str(patch.resolve()), "mutant": None}),
         **({} if about is None else {"about": about}),
     }
+    if run is not None and run.is_dir():
+        test = read_test(run)
+        system = test.get("system")
+        if isinstance(system, str) and not test.get("simulated") and not has_simulator(system):
+            if planted or save is not None:
+                raise OptionError("--mutant, --patch, --about and --save are for systems of ours")
+            _repeat_on_hosts(run, test, failure, budget, json_output)
+            return
     saved = _given(run, seed, planted, failure)
     patch_for(saved)
     shrunk = shrink_anywhere(saved, budget, say, failure)
@@ -92,6 +107,28 @@ def cli(
         write_case(path, shrunk)
     _show(shrunk, clean, paths, json_output)
     sys.exit(VALID if clean is not False else FAILED)
+
+
+def _repeat_on_hosts(
+    run: Path, test: dict[str, Any], failure: str | None, budget_s: float, json_output: bool
+) -> None:
+    """Shrink a run by repeating it on hosts, and write the bug report."""
+    found = sorted(failures_of(run))
+    wanted = [each for each in found if failure is None or each.startswith(failure)]
+    if not wanted:
+        raise PassesError(f"{run}: its verdict has no such failure; it has {found or 'none'}")
+    options = options_of(test["options"])
+    store = run / "repeated"
+    shrunk = shrink_repeated(options, run, wanted[0], on_hosts(store, say), budget_s, say)
+    page = run / bug_report.FILE
+    page.write_text(bug_report.report(shrunk, wanted[0]), encoding="utf-8")
+    show = say if json_output else click.echo
+    show(f"{wanted[0]}: {shrunk.hits} of {shrunk.runs} runs of the smallest test failed")
+    show(f"repeat: {repeat_command(replace(shrunk.options, store=Path('store')))}")
+    show(f"report: {page}")
+    if json_output:
+        told = {"failure": wanted[0], "hits": shrunk.hits, "runs": shrunk.runs}
+        click.echo(json.dumps({**told, "report": str(page), "failing": str(shrunk.failing)}))
 
 
 def _check_failure(failure: str) -> None:
