@@ -325,7 +325,7 @@ def page(record: dict[str, dict[str, Any]]) -> str:
         "# Mutated constants and comparisons of the checkers",
         "",
         "`python -m bench.checker_mutants` writes this page; its module docstring says what is",
-        "mutated, and which tests run. Folders that are not listed were not measured.",
+        "mutated, and which tests run. Folders and kinds that are not listed were not measured.",
         "",
         "| folder | kind | mutants | killed | score |",
         "|---|---|---|---|---|",

@@ -9,7 +9,7 @@ from typing import Any
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.histories.operation import FAIL, INFO, OK
 
-MANY = 1 << 30
+MANY = 1 << 62
 STORY = "story"
 """Prefix of the kinds of probes that reassign only the topic they are about."""
 

@@ -16,8 +16,16 @@ from kraftwreck.checkers.kraft.answers.config_values import is_legal
 from kraftwreck.checkers.kraft.answers.refusals import is_legal_name, is_online
 from kraftwreck.checkers.kraft.answers.state import BROKER, TOPIC, State
 from kraftwreck.checkers.kraft.invariants import check
+from kraftwreck.checkers.kraft.invariants.broker_rules import BrokerRules
+from kraftwreck.checkers.kraft.invariants.evidence import Evidence
+from kraftwreck.checkers.kraft.invariants.leadership import _expiry_by_steps
+from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.invariants.sessions import _heard
+from kraftwreck.checkers.kraft.invariants.standing import Standing
 from kraftwreck.checkers.kraft.recorded.capture import Capture
-from kraftwreck.checkers.kraft.recorded.metadata_model import Partition
+from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
+from kraftwreck.checkers.kraft.recorded.metadata_model import MetadataModel, Partition
+from kraftwreck.histories.message import Message
 from kraftwreck.nodes.consensus.kraft.messages import FetchRequest, FetchResponse
 from tests.checkers.breaks import broken
 
@@ -311,3 +319,40 @@ def test_l9_knows_how_slow_links_and_disks_are(
     knobs = {"latency_max": 1000, "fsync_max": 0, "slow_factor": 1, "node": {}}
     run = make_run(None, quorum, simulated=True, knobs=knobs, capture=capture)
     assert found(run, "L9") is (wait_us == 24_000)
+
+
+def test_the_time_of_a_request_under_way_is_tried_every_half_second() -> None:
+    message = SimpleNamespace(sent=0, time=1_200_000_000)
+    assert _heard(cast(Message, message)) == (0, 500_000_000, 1_000_000_000, 1_200_000_000)
+
+
+@pytest.mark.parametrize(("later_ns", "expired"), [(900_000, False), (1_100_000, True)])
+def test_i18_by_steps_allows_a_millisecond_of_rounding(later_ns: int, expired: bool) -> None:
+    timeout = 3 * SECOND
+    evidence = SimpleNamespace(
+        steps={1: [timeout + later_ns]},
+        run=SimpleNamespace(test={}),
+        after=lambda node, since, duration: since + duration,
+    )
+    assert _expiry_by_steps(cast(Evidence, evidence), "n1", 1)(0, 9 * SECOND) is expired
+
+
+@pytest.mark.parametrize(("later_ns", "counts"), [(900_000, True), (1_100_000, False)])
+def test_a_trace_event_of_the_same_step_is_a_millisecond_late_at_most(
+    later_ns: int, counts: bool
+) -> None:
+    message = SimpleNamespace(sent=SECOND, time=2 * SECOND)
+    times = [SECOND, 2 * SECOND + later_ns]
+    span = Standing._span(cast(Message, message), times)
+    assert times[span] == (times if counts else times[:1])
+
+
+@pytest.mark.parametrize(("records", "judged"), [(8_999, True), (9_000, False)])
+def test_c3_leaves_out_batches_that_may_continue(records: int, judged: bool) -> None:
+    held: list[str] = []
+    report = SimpleNamespace(held=held.append)
+    rules = BrokerRules(cast(Report, report))
+    rules._left.add(1)
+    model = SimpleNamespace(partitions={}, elr_enabled=lambda: False)
+    rules.batch_end(cast(StoredBatch, None), records, cast(MetadataModel, model))
+    assert ("C3" in held) is judged
