@@ -86,8 +86,8 @@ BUGS = {
     "zookeeper": f"A server answers reads from what it has applied, so they may be stale: {STALE}.",
     "redis-sentinel": (
         f"A primary that is cut off acknowledges writes that are gone after the fail-over: {REDIS}."
-        " Kills alone suffice when they follow each other within seconds. With `WAIT 2` fewer writes are acknowledged; readers still see writes that are"
-        " not acknowledged yet, and these may be gone later."
+        " Kills alone suffice if they follow each other within seconds. With `WAIT 2` fewer writes"
+        " are acknowledged; readers still see others, and these may be gone later."
     ),
 }
 TRIED = (
