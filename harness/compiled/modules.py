@@ -70,8 +70,10 @@ INTERPRETED: Final = {
     "harness/simulated/core.py": "classes that users' own classes derive from",
     "harness/simulated/core_run.py": "runs cores, which are interpreted",
     "simulation/plain.py": "for cores, which are interpreted",
+    "systems/kraft/simulated/campaign.py": "a dataclass with slots whose base is not compiled",
     "systems/kraft/simulated/defects.py": "a class derived from list",
     "systems/kraft/simulated/knobs.py": "a msgspec.Struct whose base is a struct of ours",
+    "systems/kraft/simulated/simulator.py": "it holds classes that are not compiled",
     "nodes/log/lock.py": "an error derived from one that is built in",
     "simulation/fence.py": "an error derived from one that is built in",
 }

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from kraftwreck.nodes.consensus.recovered import Snapshot
 
@@ -33,33 +32,48 @@ class Follower:
     ``heard_at`` is when the leader's last request arrived, -1 if none has in this state.
     """
 
-    name: ClassVar[str] = "follower"
     deadline: int
     leader_id: int = -1
     heard_at: int = -1
     download: Download | None = None
+
+    @property
+    def name(self) -> str:
+        return "follower"
 
 
 @dataclass(slots=True)
 class PreCandidate:
     """Requests pre-votes for the next term without entering it (thesis 9.6)."""
 
-    name: ClassVar[str] = "prospective"
     deadline: int
     granted: set[int]
     rejected: set[int] = field(default_factory=set)
-    leader_id: ClassVar[int] = -1
+
+    @property
+    def name(self) -> str:
+        return "prospective"
+
+    @property
+    def leader_id(self) -> int:
+        return -1
 
 
 @dataclass(slots=True)
 class Candidate:
     """Has voted for itself in its term and requests votes."""
 
-    name: ClassVar[str] = "candidate"
     deadline: int
     granted: set[int]
     rejected: set[int] = field(default_factory=set)
-    leader_id: ClassVar[int] = -1
+
+    @property
+    def name(self) -> str:
+        return "candidate"
+
+    @property
+    def leader_id(self) -> int:
+        return -1
 
 
 @dataclass(slots=True)
@@ -97,7 +111,6 @@ class Leader:
     majority; the requests of round ``round`` are sent after all reads of that round began.
     """
 
-    name: ClassVar[str] = "leader"
     leader_id: int
     term_start: int
     progress: dict[int, Progress]
@@ -105,6 +118,10 @@ class Leader:
     round: int = 1
     round_begun: bool = False
     reads: deque[Read] = field(default_factory=deque)
+
+    @property
+    def name(self) -> str:
+        return "leader"
 
     def replicated_offset(self) -> int:
         """Return the largest offset below which a majority has the leader's log."""

@@ -98,6 +98,7 @@ def changed_with(tree: Path) -> tuple[int, set[str]]:
     return ended.returncode, {name.removesuffix(".txt") for name in names if name in ended.stdout}
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     ("mutant", "situation"),
     [
