@@ -93,6 +93,16 @@ class Steered:
             counters.store(self._file, self.covered)
 
 
+def source_of(campaign: Campaign, corpus: Path | None, file: Path | None) -> Source:
+    """Return the runs by seed, or those that coverage guidance proposes with a ``corpus``.
+
+    ``file`` has the coverage counters of earlier campaigns. Raises :class:`OptionError`.
+    """
+    if corpus is None:
+        return BySeed(campaign, file)
+    return Steered(campaign, corpus, file)
+
+
 class Progress:
     """Counts the runs, keeps failures by kind, and prints progress with ``say`` once a second."""
 

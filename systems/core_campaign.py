@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 
-from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.options import OptionError, RunOptions
 from kraftwreck.harness.simulated.core import load_core
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis.plan import core_faults
@@ -14,6 +15,25 @@ from kraftwreck.systems.campaign import ALL, Campaign
 
 _RATES = (3.0, 5.0, 10.0, 10.0, 20.0)
 _THREADS = (1, 3, 5, 10)
+
+_NOT_OF_CORES = {
+    "snapshots": "--snapshots",
+    "interval": "--interval",
+    "governed": "--governed",
+    "corpus": "--steer",
+    "compiled": "--compiled",
+}
+"""Options of a campaign, by parameter, that a core has no use for."""
+
+
+def refuse_options(system: str, given: Set[str], workload: str) -> None:
+    """Raise :class:`OptionError` for a parameter among ``given`` that the core ``system`` has no
+    use for."""
+    for name, option in _NOT_OF_CORES.items():
+        if name in given:
+            raise OptionError(f"{option} has no meaning for the core {system}")
+    if workload != ALL and load_core(system).client is None:
+        raise OptionError(f"-w has no meaning for the core {system}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,6 +109,16 @@ def test_the_rule_itself_refuses_an_upward_import() -> None:
     assert forbidden("kraftwreck", {"nodes", "reports"}) == set()
 
 
+def test_a_command_s_file_is_short() -> None:
+    """Options, a call, and what is printed; the rest is below the command line."""
+    long = {
+        path.name: count
+        for path in (ROOT / "kraftwreck" / "cli").glob("*.py")
+        if (count := len(path.read_text().splitlines())) > 200
+    }
+    assert long == {}
+
+
 _GUESTS = ("nodes.consensus.kraft", "nodes.metadata", "nodes.broker", "systems")
 
 

@@ -14,7 +14,6 @@ from click.core import ParameterSource
 
 from kraftwreck.cli.option_types import INTERVAL, RATE, SECONDS, SEED
 from kraftwreck.cli.own_options import OwnOptionCommand
-from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.clusters.cluster import Cluster
 from kraftwreck.harness.clusters.providers import DEFAULT_NODES
 from kraftwreck.harness.options import (
@@ -27,23 +26,17 @@ from kraftwreck.harness.options import (
     repeat_command,
 )
 from kraftwreck.harness.patched_nodes import chosen_patch, tested_tree
-from kraftwreck.harness.run import Outcome
 from kraftwreck.harness.workload import floor as least
-from kraftwreck.histories.exit_codes import INTERRUPTED, INVALID, of_verdict
-from kraftwreck.histories.store import UNWRITTEN, link_latest, make_store
-from kraftwreck.histories.verdict import CheckerResult, Verdict
+from kraftwreck.histories.store import make_store
 from kraftwreck.histories.without_pandas import leave_pandas_out
 from kraftwreck.nemesis import registry as faults_registry
 from kraftwreck.pipeline.run_tables import SparkTables
 from kraftwreck.reports.pages import write_pages
-from kraftwreck.runs.judge import judge, measured_strength, show_verdict
-from kraftwreck.runs.node_replay import ReplayAhead
-from kraftwreck.runs.one_run import build_libraries, run_on_hosts
+from kraftwreck.runs.judge import show_verdict
+from kraftwreck.runs.one_run import build_libraries
 from kraftwreck.runs.place import place, supported_faults
-from kraftwreck.runs.simulated import simulated_run
+from kraftwreck.runs.whole import run_and_judge
 from kraftwreck.systems import registry as systems_registry
-
-_NOTHING = {"run": CheckerResult(valid="unknown", error="the run is too incomplete to be judged")}
 
 
 def say(line: str) -> None:
@@ -187,74 +180,17 @@ def _test(
     if instead is not None:
         say(f"{instead}: running the same test in the simulator (-c sim) instead")
     say(f"{options.name}: {', '.join(options.faults) or 'no faults'}; seed {options.seed}")
-    unwritten: list[str] = []
-
-    def note(line: str) -> None:
-        say(line)
-        if line.startswith(UNWRITTEN):
-            unwritten.append(line.removeprefix("error: "))
-
-    tables, ahead = SparkTables(say), ReplayAhead()
-    began = tables.begin if options.tables else _nothing
-    try:
-        if cluster is None:
-            # Finished before Spark would be ready; kraftwreck analyze makes tables of such runs.
-            outcome = simulated_run(options, tree)
-        else:
-            collected = ahead.begin if _replayed_here(options, tree) else _nothing
-            outcome = run_on_hosts(options, cluster, tree, say, began, collected)
-        if outcome.judgeable:
-            tables.compute(outcome.folder)
-            verdict = judge(outcome.folder, note, ahead)
-            write_pages(outcome.folder, note)
-            outcome.errors += unwritten
-            summary = tables.finish(verdict)
-            link_latest(outcome.folder)
-        else:
-            verdict, summary = Verdict.of(_NOTHING), None
-    finally:
-        tables.close()
-        ahead.close()
+    tested = run_and_judge(options, cluster, tree, say, SparkTables(say), write_pages)
+    outcome = tested.outcome
     repeat = repeat_command(options)
     if outcome.judgeable:
         # With --json, standard output holds only the JSON.
         show = say if as_json else click.echo
-        show_verdict(verdict, outcome.folder, repeat, show, instead)
+        show_verdict(tested.verdict, outcome.folder, repeat, show, instead)
         for line in outcome.errors:
             say(f"harness: {line}")
     else:
         say(f"run:     {outcome.folder}")
     if as_json:
-        said = {
-            "valid": verdict.valid,
-            "run": str(outcome.folder),
-            "repeat": repeat,
-            "checkers": {name: c.valid for name, c in verdict.checkers.items()},
-            "strength": measured_strength(verdict),
-            "errors": outcome.errors,
-            "simulated_because": instead,
-            "tables": summary,
-        }
-        click.echo(json.dumps(said))
-    return exit_code(verdict, outcome)
-
-
-def _nothing(folder: Path) -> None:
-    pass
-
-
-def _replayed_here(options: RunOptions, tree: Path) -> bool:
-    """Return whether the nodes' records can be replayed with the node code of this process."""
-    system = systems_registry.find(options.system)
-    return tree == PROJECT_TREE and bool(getattr(system, "replayable", False))
-
-
-def exit_code(verdict: Verdict, outcome: Outcome) -> int:
-    """Return the exit code of a run: a proven anomaly outranks a harness failure."""
-    if outcome.interrupted:
-        return INTERRUPTED
-    if verdict.valid is False:
-        return INVALID
-    if outcome.errors:
-        return outcome.failure
-    return of_verdict(verdict.valid)
+        click.echo(json.dumps(tested.as_json(repeat, instead)))
+    return tested.exit_code

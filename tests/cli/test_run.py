@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.cli.run import exit_code
 from kraftwreck.harness.clusters import netns
 from kraftwreck.harness.clusters.cluster import ClusterUnavailable
 from kraftwreck.harness.options import OptionError, RunOptions, repeat_command
@@ -22,6 +21,7 @@ from kraftwreck.harness.patched_nodes import patched_tree
 from kraftwreck.harness.run import Outcome
 from kraftwreck.histories.reading import read_history
 from kraftwreck.histories.verdict import CheckerResult, Verdict
+from kraftwreck.runs.whole import JudgedRun
 from kraftwreck.systems import registry as systems_registry
 from tests.waiting import wait_until
 
@@ -254,7 +254,7 @@ def test_a_bad_patch_is_one_line(tmp_path: Path, text: str, message: str) -> Non
 )
 def test_exit_codes(valid: Any, errors: list[str], interrupted: bool, code: int) -> None:
     verdict = Verdict.of({"one": CheckerResult(valid=valid)})
-    assert exit_code(verdict, Outcome(Path(), errors, interrupted)) == code
+    assert JudgedRun(Outcome(Path(), errors, interrupted), verdict, None).exit_code == code
 
 
 # --- on namespaces --------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from kraftwreck.cli.run import exit_code
 from kraftwreck.harness import run as harness_run
 from kraftwreck.harness.clusters.netns import NetnsCluster
 from kraftwreck.harness.clusters.state import State
@@ -23,6 +22,7 @@ from kraftwreck.histories.fault import Fault
 from kraftwreck.histories.reading import read_faults, read_history
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.runs.judge import judge
+from kraftwreck.runs.whole import JudgedRun
 from kraftwreck.systems.kraft.system import SYSTEM
 from kraftwreck.workloads import registry as workloads
 
@@ -142,7 +142,7 @@ def test_a_host_that_is_lost_is_one_line_and_no_alarm_and_the_history_is_kept(
     assert read_history(outcome.folder).num_rows > 10
     verdict = judge(outcome.folder, print)
     assert verdict.valid == "unknown", "what is missing is proof of nothing"
-    assert exit_code(verdict, outcome) == FAILED
+    assert JudgedRun(outcome, verdict, None).exit_code == FAILED
     test = json.loads((outcome.folder / "test.json").read_text())
     assert test["uncollected"] == ["n1"]
     assert (outcome.folder / "nodes/n2/trace.jsonl").exists()
