@@ -13,11 +13,12 @@ import msgspec
 
 from kraftwreck.campaigns import bug_report, case_sources
 from kraftwreck.campaigns.campaign import SIMULATOR
-from kraftwreck.campaigns.case_file import SavedCase, read_case, write_case
+from kraftwreck.campaigns.case_file import SavedCase, write_case
+from kraftwreck.campaigns.case_given import case_given
 from kraftwreck.campaigns.case_run import run_case
 from kraftwreck.campaigns.case_text import describe
 from kraftwreck.campaigns.repeated import failures_of, on_hosts, shrink_repeated
-from kraftwreck.campaigns.shrinking import PassesError, patch_for, run_anywhere, shrink_anywhere
+from kraftwreck.campaigns.shrinking import PassesError, patch_for, shrink_anywhere
 from kraftwreck.checkers.registry import abouts
 from kraftwreck.cli.option_types import FILE_NAME, LINE, SEED, Number
 from kraftwreck.harness.command_line import command_line
@@ -98,7 +99,7 @@ def cli(
                 raise OptionError("--mutant, --patch, --about and --save are for systems of ours")
             _repeat_on_hosts(run, test, failure, budget, json_output)
             return
-    saved = _given(run, seed, planted, failure)
+    saved = case_given(run, seed, planted, failure, say)
     patch_for(saved)
     shrunk = shrink_anywhere(saved, budget, say, failure)
     clean = _passes_without(shrunk)
@@ -137,33 +138,6 @@ def _check_failure(failure: str) -> None:
     checker = failure.partition(":")[0]
     if checker not in known:
         raise OptionError(f"--failure {failure!r}: no checker {checker!r}; use {', '.join(known)}")
-
-
-def _given(
-    run: Path | None, seed: int | None, planted: dict[str, Any], failure: str | None
-) -> SavedCase:
-    if seed is not None:
-        return msgspec.structs.replace(case_sources.case_of_seed(seed), **planted)
-    assert run is not None
-    if run.is_file():
-        return msgspec.structs.replace(read_case(run), **planted)
-    test = read_test(run)
-    if test.get("simulated"):
-        return msgspec.structs.replace(case_sources.case_of_run(run), **planted)
-    cases = case_sources.cases_like(run, test)
-    seeds = case_sources.SEEDS
-    say(f"{run}: a run on real hosts; trying its schedule in the simulator, {seeds} seeds")
-    checker, _, kind = (failure or "").partition(":")
-    for saved in cases:
-        candidate = msgspec.structs.replace(saved, **planted)
-        for found in run_anywhere(candidate):
-            if not checker or (found.checker, found.type) == (checker, kind or found.type):
-                candidate.failure = found
-                return candidate
-    raise PassesError(
-        f"{run}: only simulated runs can be shrunk, and its schedule does not fail in the"
-        f" simulator ({seeds} seeds)"
-    )
 
 
 def _passes_without(shrunk: SavedCase) -> bool | None:
