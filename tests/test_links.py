@@ -41,3 +41,10 @@ def test_files_named_on_a_tour_exist(name: str) -> None:
     named = [*_FILE.findall(text), *(f for f in _FOLDER.findall(text) if "/" in f.rstrip("/"))]
     assert len(named) > 10
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_every_decision_has_a_number_of_its_own_and_is_in_the_index() -> None:
+    pages = sorted(path.name for path in (ROOT / "docs/decisions").glob("*.md"))
+    assert len({name[:4] for name in pages}) == len(pages)
+    index = (ROOT / "docs/README.md").read_text()
+    assert [name for name in pages if f"(decisions/{name})" not in index] == []
