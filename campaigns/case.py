@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kraftwreck.harness.options import DEFAULT_SYSTEM, RunOptions
+from kraftwreck.harness.options import RunOptions
 from kraftwreck.histories.fault import Fault, FaultEvent
 from kraftwreck.histories.operation import INVOKE, Op
+from kraftwreck.histories.system_name import DEFAULT_SYSTEM
 from kraftwreck.simulation.knobs import WorldKnobs
 
 SECOND = 1_000_000_000

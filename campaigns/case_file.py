@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 
 from kraftwreck.campaigns.case import Case, Operation, Size
-from kraftwreck.harness.options import DEFAULT_SYSTEM, OptionError
+from kraftwreck.harness.options import OptionError
 from kraftwreck.harness.triggers import TriggerError, parse
 from kraftwreck.histories.fault import Fault
+from kraftwreck.histories.system_name import DEFAULT_SYSTEM
 from kraftwreck.histories.undecodable import UNDECODABLE
 from kraftwreck.nemesis.registry import families
 from kraftwreck.simulation.knobs import WorldKnobs

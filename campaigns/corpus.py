@@ -12,9 +12,10 @@ from typing import Any
 
 import msgspec
 
-from kraftwreck.harness.options import DEFAULT_SYSTEM, OptionError, RunOptions
+from kraftwreck.harness.options import OptionError, RunOptions
 from kraftwreck.harness.simulated.store import options_of
 from kraftwreck.histories.fault import Fault
+from kraftwreck.histories.system_name import system_of
 from kraftwreck.histories.undecodable import UNDECODABLE
 from kraftwreck.nemesis.coverage import Counts, Coverage
 from kraftwreck.nemesis.coverage import load as load_coverage
@@ -108,7 +109,7 @@ class _Stored(msgspec.Struct, kw_only=True):
 def _read(path: Path) -> Entry:
     try:
         stored = msgspec.json.decode(path.read_bytes(), type=_Stored)
-        kind = simulator(str(stored.options.get("system", DEFAULT_SYSTEM))).knobs
+        kind = simulator(system_of(stored.options)).knobs
         return Entry(
             options=stored.options,
             knobs=msgspec.json.decode(stored.knobs, type=kind),

@@ -10,11 +10,10 @@ from msgspec import Meta
 
 from kraftwreck.harness.command_line import command_line
 from kraftwreck.harness.own_options import OptionError, as_flags, declared
+from kraftwreck.histories.system_name import DEFAULT_SYSTEM
 
 __all__ = ["OptionError", "RunOptions", "Style", "repeat_command", "run_options"]
 
-DEFAULT_SYSTEM = "kraft"
-"""The system of commands and stored files that name none."""
 DEFAULT_FAULTS = ("partition", "kill", "pause")
 
 LONGEST_S = 10_000_000.0

@@ -16,9 +16,10 @@ from typing import Annotated, Any, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from kraftwreck.harness.options import DEFAULT_FAULTS, DEFAULT_SYSTEM, MOST_SEED
+from kraftwreck.harness.options import DEFAULT_FAULTS, MOST_SEED
 from kraftwreck.harness.own_options import declared, texts
 from kraftwreck.histories.exit_codes import BadInputError
+from kraftwreck.histories.system_name import DEFAULT_SYSTEM
 from kraftwreck.nightly.mistakes import convert
 
 SIM = "sim"

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kraftwreck.harness.command_line import command_line
-from kraftwreck.harness.options import DEFAULT_SYSTEM
 from kraftwreck.histories.exit_codes import FAILED
+from kraftwreck.histories.system_name import DEFAULT_SYSTEM
 from kraftwreck.nemesis.coverage import Coverage
 from kraftwreck.nightly.attempt import CASE, OUTPUT, Attempt, Attempts, ChildRegistry
 from kraftwreck.nightly.child import Ended

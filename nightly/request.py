@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from kraftwreck.harness.options import DEFAULT_SYSTEM
+from kraftwreck.histories.system_name import DEFAULT_SYSTEM
 from kraftwreck.nemesis.coverage import Coverage
 from kraftwreck.nightly.config import Block
 from kraftwreck.nightly.record import Failure, Valid

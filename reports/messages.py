@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kraftwreck.checkers.recorded.captured import INPUTS
-from kraftwreck.harness.options import DEFAULT_SYSTEM
+from kraftwreck.histories.system_name import system_of
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import RequestReceived, ResponseReceived
 from kraftwreck.nodes.server.plain import from_plain
@@ -83,7 +83,7 @@ class Diagram:
 
 def diagram(run: Run, moments: Sequence[Span], clock: Clocks) -> Diagram:
     """Return the messages and trace events near ``moments``; of too many, the nearest ones."""
-    own = shown(str(run.test.get("system", DEFAULT_SYSTEM)))
+    own = shown(system_of(run.test))
     result = Diagram(colours=dict(own.colours))
     lanes = {number: number - 1 for number in range(1, len(run.nodes) + 1)}
     try:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kraftwreck.checkers import strength
-from kraftwreck.harness.options import DEFAULT_SYSTEM
+from kraftwreck.histories.system_name import system_of
 from kraftwreck.histories.verdict import CheckerResult, Validity, Verdict
 
 LABELS: dict[Validity | None, str] = {
@@ -113,7 +113,7 @@ def repeat_command(test: Mapping[str, Any]) -> str:
         return recorded
     faults = test.get("faults")
     nodes = test.get("nodes")
-    words = ["kraftwreck", "run", str(test.get("system", DEFAULT_SYSTEM))]
+    words = ["kraftwreck", "run", system_of(test)]
     options: list[tuple[str, Any]] = [
         ("-w", test.get("workload")),
         ("-n", ",".join(map(str, faults)) or "none" if isinstance(faults, list) else faults),

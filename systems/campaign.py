@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kraftwreck.harness.command_line import command_line
-from kraftwreck.harness.options import DEFAULT_SYSTEM, RunOptions, Style
+from kraftwreck.harness.options import RunOptions, Style
 from kraftwreck.harness.own_options import as_flags, declared
 from kraftwreck.histories.fault import Fault
+from kraftwreck.histories.system_name import DEFAULT_SYSTEM
 from kraftwreck.simulation.knobs import WorldKnobs
 
 ALL = "all"

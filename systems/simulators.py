@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from pathlib import Path
 
-from kraftwreck.harness.options import DEFAULT_SYSTEM, OptionError, RunOptions
+from kraftwreck.harness.options import OptionError, RunOptions
 from kraftwreck.harness.simulated import store
 from kraftwreck.harness.simulated.core import is_core, is_spec, load_core
 from kraftwreck.harness.simulated.driver import InjectorFactory
@@ -18,6 +18,7 @@ from kraftwreck.harness.simulated.store import read_test
 from kraftwreck.harness.workload import Workload
 from kraftwreck.histories.fault import Fault
 from kraftwreck.histories.plugins import plugins
+from kraftwreck.histories.system_name import DEFAULT_SYSTEM
 from kraftwreck.histories.verdict import Verdict
 from kraftwreck.simulation.knobs import WorldKnobs
 from kraftwreck.systems.campaign import Campaign

@@ -24,6 +24,7 @@ from kraftwreck.histories.members import Member, read_members
 from kraftwreck.histories.operation import Op
 from kraftwreck.histories.plugins import plugins
 from kraftwreck.histories.reading import read_faults, read_history, read_trace
+from kraftwreck.histories.system_name import system_of
 from kraftwreck.histories.tables import (
     HISTORY_SCHEMA,
     TRACE_SCHEMA,
@@ -194,7 +195,7 @@ class RunData:
 
     def _recordings(self) -> Recordings | None:
         """Return the reader of what only nodes of the run's system record, if it has one."""
-        found: Recordings | None = plugins(GROUP).found.get(str(self.test.get("system")))
+        found: Recordings | None = plugins(GROUP).found.get(system_of(self.test))
         return found
 
     def _where(self) -> Path:

@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kraftwreck.harness.options import DEFAULT_SYSTEM, OptionError, RunOptions
+from kraftwreck.harness.options import OptionError, RunOptions
 from kraftwreck.harness.own_options import in_present_shape
 from kraftwreck.harness.simulated.result import SimResult
 from kraftwreck.harness.workload import Workload, owed
 from kraftwreck.histories.fault import Fault
 from kraftwreck.histories.reading import convert_run
 from kraftwreck.histories.store import RunFolder, StoreError, link_latest, write_json
+from kraftwreck.histories.system_name import system_of
 from kraftwreck.histories.undecodable import UNDECODABLE
 from kraftwreck.histories.verdict import Verdict
 from kraftwreck.simulation.knobs import WorldKnobs
@@ -131,7 +132,7 @@ def options_of(plain: dict[str, Any]) -> RunOptions:
     :class:`msgspec.ValidationError` for values of other types.
     """
     known = {field.name for field in fields(RunOptions)}
-    plain = in_present_shape(plain, str(plain.get("system", DEFAULT_SYSTEM)))
+    plain = in_present_shape(plain, system_of(plain))
     values = {name: value for name, value in plain.items() if name in known}
     return msgspec.convert(values, RunOptions, dec_hook=_path)
 

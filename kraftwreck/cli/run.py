@@ -17,7 +17,6 @@ from kraftwreck.cli.own_options import OwnOptionCommand
 from kraftwreck.harness.clusters.cluster import Cluster
 from kraftwreck.harness.clusters.providers import DEFAULT_NODES
 from kraftwreck.harness.options import (
-    DEFAULT_SYSTEM,
     MOST_TRANSACTION,
     TRANSACTION,
     OptionError,
@@ -28,6 +27,7 @@ from kraftwreck.harness.options import (
 from kraftwreck.harness.patched_nodes import chosen_patch, tested_tree
 from kraftwreck.harness.workload import floor as least
 from kraftwreck.histories.store import make_store
+from kraftwreck.histories.system_name import DEFAULT_SYSTEM
 from kraftwreck.histories.without_pandas import leave_pandas_out
 from kraftwreck.nemesis import registry as faults_registry
 from kraftwreck.pipeline.run_tables import SparkTables

@@ -19,10 +19,11 @@ from kraftwreck.campaigns.sim_runs import Progress, run_all, source_of
 from kraftwreck.cli.option_types import HOURS, INTERVAL, RATE_OR_SEED, Number
 from kraftwreck.cli.own_options import OwnOptionCommand
 from kraftwreck.harness.compiled import tree as compiled_tree
-from kraftwreck.harness.options import DEFAULT_SYSTEM, LONGEST_S, OptionError, Style
+from kraftwreck.harness.options import LONGEST_S, OptionError, Style
 from kraftwreck.harness.simulated.core import is_core, load_core
 from kraftwreck.harness.workload import floor as least
 from kraftwreck.histories.exit_codes import INVALID, UNKNOWN, VALID
+from kraftwreck.histories.system_name import DEFAULT_SYSTEM
 from kraftwreck.nemesis import possible
 from kraftwreck.nemesis.registry import families
 from kraftwreck.nemesis.registry import parse as parse_faults

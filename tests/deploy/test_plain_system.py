@@ -167,7 +167,11 @@ def test_a_moody_client_costs_operations_and_no_run(package: Installed) -> None:
             BAD_ARGUMENTS,
             "--option version is given twice",
         ),
-        (("kraft", "--option", "a=b"), BAD_ARGUMENTS, "the system kraft has no options of its own"),
+        (
+            ("kraft", "--option", "a=b"),
+            BAD_ARGUMENTS,
+            "kraft has no option 'a'; its options: brokers",
+        ),
         (("lost",), BAD_ARGUMENTS, "No module named 'there_is_no_such_module'"),
         (("unnamed",), BAD_ARGUMENTS, "the entry point 'unnamed' is a int that has no name"),
         (("etcd", "-w", "broken"), BAD_ARGUMENTS, "broken_module.py:3)"),
