@@ -16,6 +16,7 @@ from bench.quorums.group import EAGER_PULL, EAGER_PUSH, MS, PULL, PUSH, Kind
 from bench.quorums.logs import FIGURE_7, measure_repair
 from kraftwreck.nodes.store.machine import encode
 
+pytestmark = pytest.mark.interpreted  # The bench derives from classes of the core.
 ROOT = Path(__file__).parents[2]
 BOTH = pytest.mark.parametrize("kind", [PUSH, PULL], ids=lambda kind: kind.name)
 SEEDS = range(2)

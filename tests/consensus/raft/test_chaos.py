@@ -70,6 +70,7 @@ def test_every_patch_has_a_title() -> None:
     assert {path.stem for path in PATCHES.glob("*.patch")} == set(MUTANTS)
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_planted_bug_is_found(mutant: str) -> None:
     with patched_tree(PATCHES / f"{mutant}.patch") as tree:

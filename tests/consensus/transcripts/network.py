@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from kraftwreck.nodes.consensus.effects import Effect, Reply, Send, SnapshotReply, Trace
@@ -23,6 +23,8 @@ from tests.consensus.transcripts import printed
 from tests.consensus.transcripts.checked import Invariants
 
 MS = 1000
+SWITCHES = {each.name for each in fields(QuorumConfig) if isinstance(each.default, bool)}
+"""Settings that a transcript turns on by 1."""
 OUTSIDE = 0
 """Source of requests that no replica sent; their answers are printed only."""
 MOST = 5000
@@ -54,6 +56,8 @@ class Network:
         self.initial = list(range(1, voters + 1))
         self.dynamic = dynamic
         self.settings: dict[str, Any] = {"linger_ms": 0, **settings}
+        for name in SWITCHES & self.settings.keys():
+            self.settings[name] = bool(self.settings[name])
         self.now = 0
         self.said: list[tuple[int, str]] = []
         self.disks: dict[int, Disk] = {}
