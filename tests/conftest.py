@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,13 @@ TIMED = ("cluster", "browser", "wall_clock")
 
 HOSTS = {"five", "namespace_hosts"}
 """Fixtures that bring namespace hosts up."""
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C end the commands that tests start: a shell that runs the tests in the background
+    has it ignored, and what they start would inherit that."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
