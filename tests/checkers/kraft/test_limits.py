@@ -45,6 +45,7 @@ def test_a_name_has_at_most_249_characters(length: int, legal: bool) -> None:
     assert is_legal_name("t" * length) is legal
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(("number", "online"), [(2, False), (99, True), (100, False)])
 def test_directories_below_100_are_reserved(number: int, online: bool) -> None:
     """A reserved one says nothing about the disk, except LOST; others have to be registered."""
@@ -321,11 +322,13 @@ def test_l9_knows_how_slow_links_and_disks_are(
     assert found(run, "L9") is (wait_us == 24_000)
 
 
+@pytest.mark.interpreted
 def test_the_time_of_a_request_under_way_is_tried_every_half_second() -> None:
     message = SimpleNamespace(sent=0, time=1_200_000_000)
     assert _heard(cast(Message, message)) == (0, 500_000_000, 1_000_000_000, 1_200_000_000)
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(("later_ns", "expired"), [(900_000, False), (1_100_000, True)])
 def test_i18_by_steps_allows_a_millisecond_of_rounding(later_ns: int, expired: bool) -> None:
     timeout = 3 * SECOND
@@ -337,6 +340,7 @@ def test_i18_by_steps_allows_a_millisecond_of_rounding(later_ns: int, expired: b
     assert _expiry_by_steps(cast(Evidence, evidence), "n1", 1)(0, 9 * SECOND) is expired
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(("later_ns", "counts"), [(900_000, True), (1_100_000, False)])
 def test_a_trace_event_of_the_same_step_is_a_millisecond_late_at_most(
     later_ns: int, counts: bool
@@ -347,6 +351,7 @@ def test_a_trace_event_of_the_same_step_is_a_millisecond_late_at_most(
     assert times[span] == (times if counts else times[:1])
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(("records", "judged"), [(8_999, True), (9_000, False)])
 def test_c3_leaves_out_batches_that_may_continue(records: int, judged: bool) -> None:
     held: list[str] = []
