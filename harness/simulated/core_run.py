@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import Any
 
-import msgspec
-
 from kraftwreck.checkers.recorded.captured import Captured
 from kraftwreck.harness.generator import Planned
 from kraftwreck.harness.layout import layout_of
-from kraftwreck.harness.options import RunOptions, repeat_command
+from kraftwreck.harness.options import RunOptions
 from kraftwreck.harness.simulated.core import CorePlace, CoreSystem
 from kraftwreck.harness.simulated.core_faults import CoreFaults
+from kraftwreck.harness.simulated.description import describe
 from kraftwreck.harness.simulated.driver import InjectorFactory, VirtualDriver, virtual_driver
 from kraftwreck.harness.simulated.result import SimResult
 from kraftwreck.harness.workload import floor
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nodes.draw import draw
-from kraftwreck.simulation.disturbed import LATEST
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.fence import fence
 from kraftwreck.simulation.host import Core, Host
@@ -86,7 +84,8 @@ def simulate_core(
             _wind_down(world, driver, workload.final(names))
             for watch in watches:
                 watch.finish()
-    test = _describe(options, world, schedule, healed)
+    members = layout_of(None, options).members(names)
+    test = describe(options, world, schedule, healed, members=members, own_model={})
     test["floor"] = floor(workload, options.floor)
     return SimResult(
         ops=driver.ops,
@@ -143,31 +142,3 @@ def _digest_states(world: World, system: CoreSystem) -> None:
         world.fact(f"s {host.id} {state(host.node)}")
 
     world.on_step.append(note)
-
-
-def _describe(
-    options: RunOptions, world: World, schedule: Sequence[Fault], healed: int
-) -> dict[str, Any]:
-    """Return the contents of ``test.json`` for a simulated run."""
-    return {
-        **options.as_json(),
-        "name": options.name,
-        **layout_of(None, options).members(options.node_names),
-        "fault_model": {
-            "power_loss": world.knobs.power_loss > 0 or any(f.kind == "power" for f in schedule),
-            "late_us": LATEST if any(f.kind == "network" for f in schedule) else 0,
-            "disk": sorted({f.shape for f in schedule if f.kind == "disk"}),
-            "wiped": [],
-        },
-        "options": options.as_json(),
-        "cluster": "sim",
-        "simulated": True,
-        "started_wall": 0,
-        "clock": {host.name: host.clock.told() for host in world.hosts},
-        "schedule": msgspec.to_builtins(list(schedule)),
-        "knobs": msgspec.to_builtins(world.knobs),
-        "healed": healed * 1000,
-        "judged_until": world.now * 1000,
-        "start_mono_us": 0,
-        "repeat": repeat_command(options),
-    }

@@ -10,16 +10,14 @@ from collections.abc import Sequence, Set
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from kraftwreck.harness.generator import Planned
-from kraftwreck.harness.options import RunOptions, repeat_command
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.simulated.description import describe
 from kraftwreck.harness.simulated.driver import InjectorFactory, VirtualDriver, virtual_driver
 from kraftwreck.harness.simulated.result import SimResult
 from kraftwreck.harness.workload import Workload, floor
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nodes.draw import draw
-from kraftwreck.simulation.disturbed import LATEST
 from kraftwreck.simulation.fence import fence
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.options import KraftOptions, Quorum
@@ -235,29 +233,12 @@ def _describe(
     schedule: Sequence[Fault],
     healed: int,
 ) -> dict[str, Any]:
-    """Return the contents of ``test.json`` for a simulated run."""
+    """Return the contents of ``test.json`` with the quorum that the cluster began with."""
     layout = KraftOptions(brokers=len(cluster.brokers)).layout(len(cluster.controllers))
-    return {
-        **options.as_json(),
-        "name": options.name,
-        **layout.members(cluster.names),
-        "fault_model": {
-            "quorum": "dynamic" if cluster.knobs.dynamic else "static",
-            "first_voters": list(cluster.first_voters or cluster.configured_voters),
-            "power_loss": cluster.knobs.power_loss > 0 or any(f.kind == "power" for f in schedule),
-            "late_us": LATEST if any(f.kind == "network" for f in schedule) else 0,
-            "disk": sorted({f.shape for f in schedule if f.kind == "disk"}),
-            "wiped": [host.name for host in world.hosts if cluster.was_wiped(host.id)],
-        },
-        "options": options.as_json(),
-        "cluster": "sim",
-        "simulated": True,
-        "started_wall": 0,
-        "clock": {host.name: host.clock.told() for host in world.hosts},
-        "schedule": msgspec.to_builtins(list(schedule)),
-        "knobs": msgspec.to_builtins(world.knobs),
-        "healed": healed * 1000,
-        "judged_until": world.now * 1000,
-        "start_mono_us": 0,
-        "repeat": repeat_command(options),
+    own_model = {
+        "quorum": "dynamic" if cluster.knobs.dynamic else "static",
+        "first_voters": list(cluster.first_voters or cluster.configured_voters),
+        "wiped": [host.name for host in world.hosts if cluster.was_wiped(host.id)],
     }
+    members = layout.members(cluster.names)
+    return describe(options, world, schedule, healed, members=members, own_model=own_model)
