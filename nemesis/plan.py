@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kraftwreck.harness.options import RunOptions
@@ -29,21 +29,32 @@ def plan_faults(
     kinds = [
         kind for kind in options.faults if unsupported(kind, scope.families, lacking or {}) is None
     ]
-    test = (kinds, options.seed, options.time_limit_s, scope)
-    if options.style == "timed":
-        return timed.plan(*test, interval_s=options.interval_s or timed.INTERVAL_S)
-    interval_s = options.interval_s or storms.INTERVAL_S
-    if options.style == "storms":
-        return storms.plan(*test, rate=options.rate, interval_s=interval_s)
-    faults = generator.plan(*test)
-    if not options.governed:
-        return faults
-    return storms.govern(faults, options.seed, rate=options.rate, interval_s=interval_s)
+    return _plan(options, kinds, scope)
 
 
 def core_faults(options: RunOptions) -> list[Fault]:
-    """Return the schedule of one test of a core: by time alone if it shows no transitions."""
+    """Return the schedule of one test of a core, in the style of ``options``: by time alone if it
+    shows no transitions."""
     shown = faults_of(options.system).simulated
     scope = replace(Scope.of(options.system, options.node_names), transitions=shown)
-    style: generator.Style | None = None if shown is not None else "timed"
-    return generator.plan(options.faults, options.seed, options.time_limit_s, scope, style=style)
+    return _plan(options, options.faults, scope, None if shown is not None else "timed")
+
+
+def _plan(
+    options: RunOptions,
+    kinds: Sequence[str],
+    scope: Scope,
+    swarm: generator.Style | None = None,
+) -> list[Fault]:
+    """Return the schedule of ``kinds``; ``swarm`` is the style of a swarm (None: by seed)."""
+    seed, duration_s = options.seed, options.time_limit_s
+    if options.style == "timed":
+        interval_s = options.interval_s or timed.INTERVAL_S
+        return timed.plan(kinds, seed, duration_s, scope, interval_s=interval_s)
+    interval_s = options.interval_s or storms.INTERVAL_S
+    if options.style == "storms":
+        return storms.plan(kinds, seed, duration_s, scope, rate=options.rate, interval_s=interval_s)
+    faults = generator.plan(kinds, seed, duration_s, scope, style=swarm)
+    if not options.governed:
+        return faults
+    return storms.govern(faults, seed, rate=options.rate, interval_s=interval_s)

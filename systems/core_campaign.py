@@ -18,8 +18,6 @@ _THREADS = (1, 3, 5, 10)
 
 _NOT_OF_CORES = {
     "snapshots": "--snapshots",
-    "interval": "--interval",
-    "governed": "--governed",
     "corpus": "--steer",
     "compiled": "--compiled",
 }
@@ -39,8 +37,8 @@ def refuse_options(system: str, given: Set[str], workload: str) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreCampaign(Campaign):
     """Settings of all tests of a core. ``workload`` ``all``: the core's own one, or by seed.
-    ``nodes`` 0: one of the core's own numbers. Faults come by time: a core has no transitions that
-    trigger any.
+    ``nodes`` 0: one of the core's own numbers. Faults come by time alone if the core declares no
+    transitions.
     """
 
     def options(self, seed: int) -> RunOptions:
@@ -60,6 +58,8 @@ class CoreCampaign(Campaign):
             rate=self.rate or _RATES[draw_below(len(_RATES), seed, "rate")],
             concurrency=self.concurrency or _THREADS[draw_below(len(_THREADS), seed, "threads")],
             style=self.style,
+            interval_s=self.interval_s,
+            governed=self.governed,
             floor=self.floor,
             store=self.store,
         )

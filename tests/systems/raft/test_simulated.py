@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kraftwreck.campaigns.campaign import run_schedule, run_seed
+from kraftwreck.harness.options import Style
 from kraftwreck.harness.simulated.core import FAULTS, load_core
+from kraftwreck.histories.fault import Fault
 from kraftwreck.systems.core_campaign import CoreCampaign
+from kraftwreck.systems.core_simulator import CoreSimulator
 from kraftwreck.systems.registry import simulated_workload
 
 PATCHES = Path(__file__).parents[2] / "consensus" / "raft" / "mutants"
@@ -68,6 +72,24 @@ def test_a_slow_winner_may_lack_what_a_later_leader_committed() -> None:
 def test_a_seed_decides_everything() -> None:
     once, again = (run_seed(CAMPAIGN, 3, keep=False).digest for _ in range(2))
     assert once == again
+
+
+def test_faults_of_a_core_come_in_the_style_of_its_options() -> None:
+    """In a single run storms are the default, as on hosts."""
+    simulator, options = CoreSimulator("raft"), CAMPAIGN.options(3)
+
+    def planned(style: Style, governed: bool = False) -> list[Fault]:
+        return simulator.schedule(replace(options, style=style, governed=governed))
+
+    storms, swarm, timed = planned("storms"), planned("swarm"), planned("timed")
+    assert storms and all(fault.storm is not None for fault in storms)
+    assert swarm and all(fault.storm is None for fault in swarm)
+    assert timed and all(fault.storm is None and fault.trigger is None for fault in timed)
+    assert all(fault.storm is not None for fault in planned("swarm", governed=True))
+    assert CAMPAIGN.schedule(3) == swarm
+    assert replace(CAMPAIGN, style="storms").schedule(3) == storms
+    often = simulator.schedule(replace(options, style="timed", interval_s=1.0))
+    assert len(often) > len(timed)
 
 
 @pytest.mark.slow
