@@ -9,6 +9,8 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from kraftwreck.histories.installation import check_installation
+
 
 @dataclass(frozen=True, slots=True)
 class Plugins:
@@ -24,7 +26,12 @@ class Plugins:
 
 @cache
 def plugins(group: str) -> Plugins:
-    """Import all entry points of ``group``, such as ``kraftwreck.systems``."""
+    """Import all entry points of ``group``, such as ``kraftwreck.systems``.
+
+    Raises :class:`~histories.installation.StaleInstallationError`, one line, where ours are not all
+    installed.
+    """
+    _checked()
     found: dict[str, Any] = {}
     broken: dict[str, str] = {}
     for point in entry_points(group=group):
@@ -33,6 +40,11 @@ def plugins(group: str) -> Plugins:
         except (Exception, SystemExit) as error:
             broken[point.name] = _why(point, error)
     return Plugins(found, broken)
+
+
+@cache
+def _checked() -> None:
+    check_installation()
 
 
 @cache
