@@ -1,8 +1,8 @@
 """Control groups of namespace hosts, which limit the CPU and memory of their nodes.
 
 A host gets its own directory in every available hierarchy (version 1), named after the cluster, and
-sees nothing else there. The directories outlive their processes. The owner of the cluster removes
-them, or else the next sweep after dead clusters.
+sees nothing else there; its processes have directories below. The directories outlive their
+processes. The owner of the cluster removes them, or else the next sweep after dead clusters.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def remove(identifier: str) -> None:
     for subsystem in SUBSYSTEMS:
         top = _of(identifier, subsystem)
         while top.is_dir():
-            for group in [*(path for path in top.iterdir() if path.is_dir()), top]:
+            below = sorted(path for path in top.rglob("*") if path.is_dir())
+            for group in [*reversed(below), top]:
                 with contextlib.suppress(OSError):  # A process has not been reaped yet.
                     group.rmdir()
             if time.monotonic() > deadline:

@@ -80,8 +80,9 @@ def _squeezes(agent: Agent) -> dict[str, object]:
 
 
 def _services(agent: Agent) -> dict[str, object]:
-    resumed = agent.ask("resume_services")["resumed"]
-    return {"services": resumed} if resumed else {}
+    told = agent.ask("heal_services")
+    kinds = {"resumed": "services", "released": "released"}
+    return {kind: told[name] for name, kind in kinds.items() if told[name]}
 
 
 _STEPS = (_drops, _network, _process, _services, _clock, _date, _disk, _squeezes)

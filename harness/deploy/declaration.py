@@ -216,5 +216,5 @@ def service(place: Place, process: Process, *, squeezable: bool = False) -> dict
         "user": process.user,
         "stop_signal": process.stop_signal,
         "disk_limit_mb": process.disk_limit_mb,
-        **({"squeezable": True} if squeezable and not process.name else {}),
+        **({"squeezable": True, "group": short} if squeezable else {}),
     }

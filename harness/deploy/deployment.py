@@ -57,8 +57,8 @@ LEFT_OUT = "left-out.json"
 class PlainDeployment:
     """The processes of one run. Methods raise :class:`RemoteError` with one line.
 
-    ``declared`` has the processes by host. ``squeezable`` lets main processes join control groups;
-    ``own_clocks`` preloads the library that changes clocks.
+    ``declared`` has the processes by host. ``squeezable`` lets each process join control groups of
+    its own; ``own_clocks`` preloads the library that changes clocks.
     """
 
     def __init__(
@@ -232,6 +232,10 @@ class PlainDeployment:
     def kill(self, name: str, label: str = "") -> Evidence:
         """kill -9 all of a process; with a ``label`` keep an image of its folders, if declared."""
         return self._ask(name, "kill_service", label=label if self.processes[name].images else "")
+
+    def image(self, name: str, label: str) -> Evidence:
+        """Keep an image of the folders of a process that is down, if it declares images."""
+        return self._ask(name, "service_image", label=label) if self.processes[name].images else {}
 
     def pause(self, name: str) -> Evidence:
         """SIGSTOP a process and all it has started."""

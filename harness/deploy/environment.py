@@ -144,8 +144,11 @@ class PlainEnvironment(HostFaults):
         """kill -9 a process and all it has started."""
         if (ended := self._ended(node)) is not None:
             return {node: {"killed": False, **ended}}
+        return {node: self.deployment.kill(node, self._label(node))}
+
+    def _label(self, node: str) -> str:
         self._kills[node] += 1
-        return {node: self.deployment.kill(node, f"kill-{self._kills[node]}")}
+        return f"kill-{self._kills[node]}"
 
     def start(self, node: str) -> Evidence:
         """Start a process again and wait until it is ready. A host's main process brings the
@@ -174,10 +177,13 @@ class PlainEnvironment(HostFaults):
         return {node: self.deployment.stop(node)}
 
     def squeeze(self, node: str, resource: Resource, draw: int) -> Evidence:
-        """Limit a resource of a host's main process."""
+        """Limit a resource of a process; an ``oom`` keeps an image like a kill."""
         self._squeezed.add(node)
         amount = left(resource, draw)
-        return {node: self.deployment.ask(node, "squeeze", what=resource, amount=amount)}
+        evidence = self.deployment.ask(node, "squeeze", what=resource, amount=amount)
+        if resource == "oom":
+            evidence |= self.deployment.image(node, self._label(node))
+        return {node: evidence}
 
     def release(self, node: str) -> Evidence:
         if self.deployment.host_of[node] in self._off:

@@ -319,7 +319,7 @@ def end_services(request: Request) -> Evidence:
     for file in sorted(KNOWN.glob("*.json")):
         with suppress(OSError, ValueError, KeyError):
             service = json.loads(file.read_text())
-            squeeze.end_duty(service)
+            squeeze.release({"service": service})
             if members(service):
                 _end_all(service)
                 ended.append(service["name"])
@@ -328,9 +328,10 @@ def end_services(request: Request) -> Evidence:
     return {"ended": ended}
 
 
-def resume_services(request: Request) -> Evidence:
-    """SIGCONT the paused processes of all services of this host; return the services' names."""
-    resumed = []
+def heal_services(request: Request) -> Evidence:
+    """SIGCONT the paused processes of all services of this host, and remove their limits; return
+    the services' names, and the effects of the limits by name."""
+    resumed, released = [], {}
     for file in sorted(KNOWN.glob("*.json")):
         with suppress(OSError, ValueError, KeyError):
             service = json.loads(file.read_text())
@@ -340,7 +341,9 @@ def resume_services(request: Request) -> Evidence:
                     os.kill(pid, signal.SIGCONT)
             if paused:
                 resumed.append(service["name"])
-    return {"resumed": resumed}
+            if told := squeeze.release({"service": service}):
+                released[service["name"]] = told
+    return {"resumed": resumed, "released": released}
 
 
 # --- signals and state ------------------------------------------------------------------
@@ -442,7 +445,7 @@ ACTIONS = {
     action.__name__: action
     for action in (
         open_service, launch_service, close_service, kill_service, service_image, end_services,
-        resume_services, pause_service, resume_service, service_status, prepare_folders,
+        heal_services, pause_service, resume_service, service_status, prepare_folders,
         choose_files,
     )
 }  # fmt: skip

@@ -3,9 +3,10 @@
 Standard library only, for any Python >= 3.9; it is sent to the host with the agent.
 
 A control group limits CPU and memory if the host has one, and the service joins it at its start
-(``service["squeezable"]``). Otherwise CPU is limited by stopping the process most of the time: a
-child of this agent sends SIGSTOP and SIGCONT, and resumes the service when the agent ends. Without
-a group, memory cannot be limited, only ``oom`` can be imitated by a kill.
+(``service["squeezable"]``). Services with a ``"group"`` have a group each, of that name, so that a
+limit hits one of several services of a host. Otherwise CPU is limited by stopping the process most
+of the time: a child of this agent sends SIGSTOP and SIGCONT, and resumes the service when the agent
+ends. Without a group, memory cannot be limited, only ``oom`` can be imitated by a kill.
 """
 
 from __future__ import annotations
@@ -43,13 +44,14 @@ _duties: dict[str, tuple[int, int]] = {}
 # --- control groups ---------------------------------------------------------------------
 
 
-def group(subsystem: str, *, make: bool = True) -> tuple[Path, int] | None:
-    """Return a control group for the service and its version. Return None if there is none, which
-    without ``make`` includes groups not created yet."""
+def group(subsystem: str, name: str = "", *, make: bool = True) -> tuple[Path, int] | None:
+    """Return a control group for services with the group ``name``, and its version. Return None if
+    there is none, which without ``make`` includes groups not created yet."""
+    own = f"{NAME}.{name}" if name else NAME
     if (OURS / subsystem / "cgroup.procs").exists():
-        return OURS / subsystem, 1
-    if (SYSTEM / subsystem / "cgroup.procs").exists():
-        path, version = SYSTEM / subsystem / NAME, 1
+        path, version = OURS / subsystem / name, 1
+    elif (SYSTEM / subsystem / "cgroup.procs").exists():
+        path, version = SYSTEM / subsystem / own, 1
     else:
         try:
             there = (SYSTEM / "cgroup.subtree_control").read_text().split()
@@ -57,7 +59,7 @@ def group(subsystem: str, *, make: bool = True) -> tuple[Path, int] | None:
             return None
         if subsystem not in there:
             return None
-        path, version = SYSTEM / NAME, 2
+        path, version = SYSTEM / own, 2
     if make:
         with suppress(OSError):
             path.mkdir(exist_ok=True)
@@ -66,9 +68,10 @@ def group(subsystem: str, *, make: bool = True) -> tuple[Path, int] | None:
 
 def leave() -> None:
     """Remove the groups created on a real machine, unless they contain processes."""
-    for path in (SYSTEM / "cpu" / NAME, SYSTEM / "memory" / NAME, SYSTEM / NAME):
-        with suppress(OSError):
-            path.rmdir()
+    for top in (SYSTEM / "cpu", SYSTEM / "memory", SYSTEM):
+        for path in (top / NAME, *top.glob(f"{NAME}.*")):
+            with suppress(OSError):
+                path.rmdir()
 
 
 def squeeze_means(request: Request) -> Evidence:
@@ -83,15 +86,15 @@ def squeeze_means(request: Request) -> Evidence:
 def join(service: Request) -> None:
     """Move this process, which becomes the service, into the existing groups."""
     for subsystem in ("cpu", "memory") if service.get("squeezable") else ():
-        found = group(subsystem)
+        found = group(subsystem, service.get("group", ""))
         if found is not None:
             with suppress(OSError):  # The squeeze will detect that it is missing.
                 (found[0] / "cgroup.procs").write_text(str(os.getpid()))
 
 
-def member(subsystem: str, pid: int) -> tuple[Path, int] | None:
-    """Return the group of ``subsystem`` if the process is in it."""
-    found = group(subsystem)
+def member(service: Request, subsystem: str, pid: int) -> tuple[Path, int] | None:
+    """Return the service's group of ``subsystem`` if the process is in it."""
+    found = group(subsystem, service.get("group", ""))
     if found is not None and str(pid) in (found[0] / "cgroup.procs").read_text().split():
         return found
     return None
@@ -112,7 +115,11 @@ def counts(path: Path) -> dict[str, int]:
 def limit_cpu(service: Request, percent: int) -> Evidence:
     """Limit the service to ``percent`` of one CPU."""
     pid = service_pid(service)
-    found = member("cpu", pid) if pid is not None else group("cpu")
+    found = None
+    if pid is not None:
+        found = member(service, "cpu", pid)
+    elif service.get("squeezable"):
+        found = group("cpu", service.get("group", ""))
     if found is None:
         return begin_duty(service, percent)
     path, version = found
@@ -129,7 +136,7 @@ def limit_cpu(service: Request, percent: int) -> Evidence:
 def free_cpu(service: Request) -> Evidence:
     """Undo :func:`limit_cpu`; return how often and how long it held the service."""
     evidence = end_duty(service)
-    found = group("cpu", make=False)
+    found = group("cpu", service.get("group", ""), make=False)
     if found is None:
         return evidence
     path, version = found
@@ -198,7 +205,7 @@ def limit_memory(service: Request, headroom: int) -> Evidence:
     Its files in the page cache count, and are evicted first.
     """
     pid = service_pid(service)
-    found = member("memory", pid) if pid is not None else None
+    found = member(service, "memory", pid) if pid is not None else None
     if found is None:
         raise RefusedError("this host has no control group for memory")
     path, version = found
@@ -211,7 +218,7 @@ def limit_memory(service: Request, headroom: int) -> Evidence:
 
 def free_memory(service: Request) -> Evidence:
     """Remove the limit; return how often it was reached, and how often a process was killed."""
-    found = group("memory", make=False)
+    found = group("memory", service.get("group", ""), make=False)
     if found is None:
         return {}
     path, version = found
@@ -244,12 +251,12 @@ def out_of_memory(service: Request) -> Evidence:
     pid = service_pid(service)
     if pid is None:
         raise RefusedError("the service does not run")
-    if member("memory", pid) is None:
+    if member(service, "memory", pid) is None:
         os.kill(pid, signal.SIGKILL)
         return {"pid": pid, "means": "SIGKILL"}
     began = time.monotonic()
     told = limit_memory(service, 4 * CHUNK)
-    path, version = member("memory", pid) or (Path(), 1)
+    path, version = member(service, "memory", pid) or (Path(), 1)
     before = memory_events(path, version)["oom_kills"]
     Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
     hog = os.fork()

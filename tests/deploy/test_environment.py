@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kraftwreck.harness.capabilities import ClockSetting
+from kraftwreck.harness.capabilities import ClockSetting, host_of
+from kraftwreck.harness.clusters import cgroups
 from kraftwreck.harness.clusters.netns import NetnsCluster
 from kraftwreck.harness.deploy.cache import ArtefactCache
 from kraftwreck.harness.deploy.declaration import OutputLine, Place, Process
@@ -16,6 +17,8 @@ from kraftwreck.harness.deploy.deployment import PlainDeployment
 from kraftwreck.harness.deploy.environment import PlainEnvironment
 from kraftwreck.harness.remote.session import RemoteError
 from kraftwreck.histories.disturbance import Disturbance
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis.inject import Injector
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -43,7 +46,12 @@ def environment(cluster: NetnsCluster, tmp_path: Path) -> Iterator[PlainEnvironm
         ready=OutputLine("^wall"),
         folders=("/var/lib/kraftwreck/main",),
     )
-    second = Process(name="second", argv=("/bin/sleep", "1000"))
+    second = Process(
+        name="second",
+        argv=("/bin/sleep", "1000"),
+        folders=("/var/lib/kraftwreck/second",),
+        images=True,
+    )
     deployment = PlainDeployment(
         hosts,
         places,
@@ -149,3 +157,54 @@ def test_a_crashed_host_comes_back_with_its_processes_down_and_its_files(
     there = environment.deployment.remotes["n2"].run(["ls", folder]).text.split()
     assert "kept" in there
     assert "lost" not in there
+
+
+def limits(environment: PlainEnvironment, process: str) -> str:
+    """Return the quota of a process's own group, by another program; "" without groups."""
+    short = process.partition("/")[2] or "main"
+    path = f"/run/kraftwreck-cgroups/cpu/{short}/cpu.cfs_quota_us"
+    done = environment.deployment.remotes[host_of(process)].run(["cat", path], check=False)
+    return done.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [
+        ("kill", "one"),
+        ("terminate", "one"),
+        ("pause", "one"),
+        ("restart", "rolling"),
+        ("restart", "rolling-kill"),
+        ("squeeze", "cpu"),
+        ("squeeze", "files"),
+        ("squeeze", "memory"),
+        ("squeeze", "oom"),
+        ("squeeze", "slow-start"),
+    ],
+)
+def test_faults_hit_one_of_two_processes_of_a_host(
+    environment: PlainEnvironment, kind: str, shape: str
+) -> None:
+    hit, spared = "n2/second", "n2"
+    deployment = environment.deployment
+    if shape == "memory" and not cgroups.can_be_made("memory"):
+        pytest.skip("no control group for memory is available")
+    before = {name: deployment.status(name)["pid"] for name in environment.processes}
+    injector = Injector(environment.offered(), time.monotonic_ns)
+    fault = Fault(at=0, kind=kind, shape=shape, duration=0, draw=1, targets=(hit,))
+    started = injector.start(0, fault)
+    assert (started.error, started.targets) == (None, [hit])
+    if shape == "cpu":
+        assert int(limits(environment, hit) or "1") > 0
+    if kind == "pause":
+        assert deployment.status(hit)["state"] == "T"
+    assert limits(environment, spared).strip() in ("", "-1")
+    assert deployment.status(spared)["state"] != "T"
+    stopped = injector.stop(0)
+    assert stopped.error is None
+    after = {name: deployment.status(name)["pid"] for name in environment.processes}
+    same = kind == "pause" or shape in ("cpu", "files", "memory")
+    assert {name for name in after if after[name] != before[name]} == (set() if same else {hit})
+    assert limits(environment, hit).strip() in ("", "-1")
+    folders = deployment.remotes["n2"].run(["ls", "/var/log/kraftwreck-images/second"]).text.split()
+    assert bool(folders) is (kind == "kill" or shape in ("rolling-kill", "oom", "slow-start"))

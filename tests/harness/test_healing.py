@@ -16,7 +16,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "heal_network": {"healed": ["links"]},
     "status": {"running": True, "state": "T"},
     "resume": {"after": "S"},
-    "resume_services": {"resumed": ["n2/sentinel"]},
+    "heal_services": {"resumed": ["n2/sentinel"], "released": {}},
     "right_clock": {"wrong": True},
     "right_date": {"wrong": False},
     "heal_disk": {"healed": []},

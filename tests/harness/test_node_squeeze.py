@@ -53,3 +53,29 @@ def test_without_any_hierarchy_there_is_none(machine: Path) -> None:
 def test_nothing_to_give_back_is_no_error(machine: Path) -> None:
     service = {"pid_file": str(machine / "pid"), "argv": ["/bin/true"]}
     assert squeeze.release({"service": service}) == {}
+
+
+def test_services_of_a_host_have_groups_of_their_own(machine: Path) -> None:
+    (machine / "ours" / "cpu").mkdir(parents=True)
+    (machine / "ours" / "cpu" / "cgroup.procs").touch()
+    assert squeeze.group("cpu", "main") == (machine / "ours/cpu/main", 1)
+    assert squeeze.group("cpu", "sentinel") == (machine / "ours/cpu/sentinel", 1)
+    (machine / "system" / "memory").mkdir()
+    (machine / "system" / "memory" / "cgroup.procs").touch()
+    made = squeeze.group("memory", "sentinel")
+    assert made == (machine / "system/memory/kraftwreck.sentinel", 1)
+    squeeze.leave()
+    assert not made[0].exists()
+
+
+def test_a_service_that_is_down_is_not_limited_by_the_group_of_another_one(machine: Path) -> None:
+    """Without a group of its own it is stopped most of the time, once it runs."""
+    group = machine / "ours" / "cpu"
+    group.mkdir(parents=True)
+    for file in ("cgroup.procs", "cpu.cfs_quota_us", "cpu.cfs_period_us"):
+        (group / file).write_text("-1\n")
+    service = {"pid_file": str(machine / "pid"), "argv": ["/bin/true"]}
+    told = squeeze.squeeze({"service": service, "what": "cpu", "amount": 10})
+    assert told["means"] == "SIGSTOP"
+    assert (group / "cpu.cfs_quota_us").read_text() == "-1\n"
+    assert "stopped_by" in squeeze.release({"service": service})
