@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 
 from kraftwreck.harness.clusters.cluster import ClusterUnavailable
 from kraftwreck.harness.clusters.netns import probe
-
-ALONE = ("spark", "browser")
-"""Markers of tests that share the machine's memory: one worker each."""
-
-HOSTS_GROUPS = 3
-"""The number of workers for tests with hosts."""
-
-LOCK = Path(__file__).parents[1] / "build" / "hosts.lock"
-"""Tests with hosts share the machine; those that look at all of it have it alone."""
+from tests.groups import Machine, longest_first, put_into_groups
 
 TIMED = ("cluster", "browser", "wall_clock")
 """Markers of tests that wait for things that really happen, on a machine others use, too."""
@@ -30,10 +20,15 @@ TIMED = ("cluster", "browser", "wall_clock")
 HOSTS = {"five", "namespace_hosts"}
 """Fixtures that bring namespace hosts up."""
 
+MACHINE = Machine(Path(__file__).parents[1] / "build")
+"""The machine, for the tests with hosts."""
 
-def pytest_configure() -> None:
+
+def pytest_configure(config: pytest.Config) -> None:
     """Let Ctrl-C end the commands that tests start: a shell that runs the tests in the background
-    has it ignored, and what they start would inherit that."""
+    has it ignored, and what they start would inherit that. Let pytest-xdist keep our order."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -83,26 +78,24 @@ def kraftwreck(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
     """Keep tests with hosts from tests that compare the whole machine before and after."""
     if item.get_closest_marker("cluster") is None:
         return (yield)
-    LOCK.parent.mkdir(exist_ok=True)
-    with LOCK.open("w") as lock:
-        alone = item.get_closest_marker("whole_machine") is not None
-        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    alone = item.get_closest_marker("whole_machine") is not None
+    MACHINE.take(alone=alone)
+    try:
         return (yield)
-
-
-def _hosts_group(item: pytest.Item) -> str:
-    """Return the group of a test with hosts: few groups, for tests with hosts wait most of the
-    time, but several at once keep the machine too busy. A module, which shares hosts, has one."""
-    return f"hosts {crc32(item.path.name.encode()) % HOSTS_GROUPS}"
+    finally:
+        if not (alone and nextitem and nextitem.get_closest_marker("whole_machine")):
+            MACHINE.leave()
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give every test with one of the markers the xdist group of that name.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put tests into the groups of ``tests/groups.py``; workers get the longest first.
 
     A test that uses the shared hosts belongs to them even without its marker. A test that
     depends on the speed of other programs is tried once more before it counts as failed, and
@@ -111,12 +104,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HOSTS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.cluster)
-        if item.get_closest_marker("cluster") is not None:
-            item.add_marker(pytest.mark.xdist_group(_hosts_group(item)))
-        else:
-            for marker in ALONE:
-                if item.get_closest_marker(marker) is not None:
-                    item.add_marker(pytest.mark.xdist_group(marker))
-                    break
         if any(item.get_closest_marker(marker) is not None for marker in TIMED):
             item.add_marker(pytest.mark.flaky(reruns=1))
+    put_into_groups(items)
+    if hasattr(config, "workerinput"):
+        longest_first(items)
