@@ -52,5 +52,6 @@ def test_a_service_has_names_and_paths_of_its_process() -> None:
     made = service(PLACE, replace(GOOD, name="guard"), squeezable=True)
     assert made["name"] == "n2/guard"
     assert made["log"] == "/var/log/kraftwreck/guard/stdout.log"
-    assert "squeezable" not in made, "only the main process is in the control groups of a host"
-    assert service(PLACE, GOOD, squeezable=True)["squeezable"] is True
+    assert (made["squeezable"], made["group"]) == (True, "guard")
+    assert service(PLACE, GOOD, squeezable=True)["group"] == "main"
+    assert "squeezable" not in service(PLACE, GOOD)

@@ -13,13 +13,18 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.harness.capabilities import CLOCKS
 from kraftwreck.harness.deploy.cache import cache_folder
+from kraftwreck.harness.deploy.environment import LACKING, NO_CLOCK
 from kraftwreck.harness.options import RunOptions
 from kraftwreck.histories.exit_codes import BAD_ARGUMENTS, FAILED
 from kraftwreck.histories.fault import Fault
 from kraftwreck.histories.operation import Op
 from kraftwreck.histories.reading import read_lines
 from kraftwreck.nemesis.plan import plan_faults
+from kraftwreck.nemesis.possible import adapt, unsupported
+from kraftwreck.nemesis.registry import families
+from kraftwreck.nodes.draw import draw_below
 from tests import tutorial
 
 PLUGIN = Path(__file__).resolve().parent / "plugin"
@@ -231,3 +236,24 @@ def test_no_fault_waits_for_transitions_that_no_node_shows(style: Any, governed:
         assert mine, seed
         assert all(fault.trigger is None for fault in mine), seed
         assert not any(target.startswith("@") for fault in mine for target in fault.targets), seed
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 5])
+@pytest.mark.parametrize("style", ["storms", "swarm", "timed"])
+def test_every_schedule_of_a_plain_server_can_be_drawn(style: Any, nodes: int) -> None:
+    """For 1,000 seeds, whatever its families and the number of its nodes."""
+    known = families("etcd")
+    lacks = {**LACKING, CLOCKS.name: NO_CLOCK}
+    names = sorted(name for name in known if unsupported(name, known, lacks) is None)
+    assert {"partition", "kill", "pause", "terminate", "restart", "squeeze", "host"} <= set(names)
+    for seed in range(250):
+        few = [name for name in names if draw_below(3, seed, name)] or names
+        for governed in (True, False):
+            options = RunOptions(
+                system="etcd", seed=seed, faults=tuple(few), style=style, governed=governed,
+                nodes=nodes, time_limit_s=30.0,
+            )  # fmt: skip
+            for fault in adapt(plan_faults(options, 0), known, lacks, nodes, 0):
+                assert fault.trigger is None, (seed, fault)
+                assert known[fault.kind].features(fault.shape).isdisjoint(lacks), (seed, fault)
+                assert not any(target.startswith("@") for target in fault.targets), (seed, fault)
