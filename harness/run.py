@@ -272,7 +272,8 @@ class TestRun:
                 active = ", ".join(driver.injector.active) or "no faults"
                 if driver.waiting:
                     active += f", {driver.waiting} armed"
-                self._say(f"{now:5.0f} s  {driver.summary}  |  {watch.position}  |  {active}")
+                parts = filter(None, (driver.summary, watch.position, active))
+                self._say(f"{now:5.0f} s  {'  |  '.join(parts)}")
 
     def _wind_down(self) -> None:
         """Heal, let clients finish, read everything again, stop, collect."""

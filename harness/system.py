@@ -113,7 +113,7 @@ class Deployed(Protocol):
         ...
 
     def position(self) -> str:
-        """Return leader and epoch in a few characters, for the progress line."""
+        """Return leader and epoch in a few characters, for the progress line; "" without any."""
         ...
 
     def ready(self, timeout_s: float) -> str:

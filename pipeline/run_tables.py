@@ -56,11 +56,13 @@ class SparkTables:
             return None
         if summary is None:
             return None
-        self._say(
-            f"tables:  {summary['analysis']} (Spark, {summary['seconds']:.1f} s;"
-            f" {summary['epochs_with_two_leaders']} epochs with two leaders,"
-            f" {summary['lost_commits']} lost commits)"
-        )
+        found = ""
+        if summary["tables"]["leaders"]:
+            found = (
+                f"; {summary['epochs_with_two_leaders']} epochs with two leaders,"
+                f" {summary['lost_commits']} lost commits"
+            )
+        self._say(f"tables:  {summary['analysis']} (Spark, {summary['seconds']:.1f} s{found})")
         if summary["valid"] != verdict.valid:
             self._say(
                 f"error: Spark's verdict is {summary['valid']}, this process's {verdict.valid}:"

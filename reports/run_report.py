@@ -120,6 +120,7 @@ def _of_the_run(run: Run, anomalies: int, scope: str) -> dict[str, Any]:
     return {
         **_verdict_words(run, anomalies, scope),
         "bare": run.bare,
+        "traced": bool(run.traces),
         "timed": run.timed,
         "name": words.run_name(run.test),
         "seed": run.test.get("seed", "unknown"),

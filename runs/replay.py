@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from kraftwreck.histories.exit_codes import INVALID, UNKNOWN, VALID
 from kraftwreck.histories.verdict import Anomaly, CheckerResult, Validity
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.runs.node_replay import ReplayAhead, node_folders, replay_node
-from kraftwreck.systems.registry import simulated_workload
+from kraftwreck.systems.registry import simulated_workload, systems
 from kraftwreck.systems.simulators import load, simulate
 
 COUNTS = ("starts", "inputs", "outputs", "traced", "torn")
@@ -60,6 +61,16 @@ def replay_nodes(folder: Path, node: str | None) -> list[dict[str, Any]]:
     if node is not None and node not in names:
         raise OptionError(f"{folder}: no node {node!r}; it has {', '.join(names) or 'none'}")
     return [replay_node(folder / "nodes" / name) for name in (names if node is None else [node])]
+
+
+def without_replay(test: dict[str, Any], results: Sequence[dict[str, Any]]) -> str | None:
+    """Return why the run cannot be replayed at all, None if it can: no node has an input log, and
+    its system records none."""
+    system = systems().get(str(test.get("system")))
+    if getattr(system, "replayable", False) or any(each["same"] is not None for each in results):
+        return None
+    again = f"; to repeat the test: {test['repeat']}" if test.get("repeat") else ""
+    return f"there is no replay: nodes of {test.get('system')} record no inputs{again}"
 
 
 def patch_in(test: dict[str, Any]) -> Path | None:

@@ -258,7 +258,9 @@ class PlainDeployed:
         return dict(on_all(list(agents), lambda name: agents[name].clock_offset()))
 
     def position(self) -> str:
-        """Return the leader for the progress line."""
+        """Return the leader for the progress line, "" if the adapter never names one."""
+        if type(self._system).leader is PlainSystem.leader:
+            return ""
         with contextlib.suppress(Exception):
             leader = self._environment.leader()
             return f"leader {leader}" if leader else "no leader known"

@@ -16,7 +16,14 @@ from kraftwreck.harness.options import OptionError
 from kraftwreck.harness.patched_nodes import environment, patched_tree
 from kraftwreck.harness.simulated.store import read_test
 from kraftwreck.histories.exit_codes import INVALID, UNKNOWN, VALID
-from kraftwreck.runs.replay import SHOWN, patch_in, replay_nodes, replay_simulated, totals
+from kraftwreck.runs.replay import (
+    SHOWN,
+    patch_in,
+    replay_nodes,
+    replay_simulated,
+    totals,
+    without_replay,
+)
 
 
 def _again_with(patch: Path, arguments: list[str]) -> int:
@@ -56,7 +63,14 @@ def cli(run: Path, node: str | None, json_output: bool) -> None:
                 "--node is for runs on real hosts; a simulated run is replayed as a whole"
             )
         sys.exit(_show_simulated(replay_simulated(run), json_output))
-    sys.exit(_show_nodes(replay_nodes(run, node), json_output))
+    results = replay_nodes(run, node)
+    why = without_replay(test, results)
+    if why is not None:
+        if json_output:
+            click.echo(json.dumps({"nodes": results, "compared": totals(results)}))
+        click.echo(f"{run}: {why}", err=True)
+        sys.exit(UNKNOWN)
+    sys.exit(_show_nodes(results, json_output))
 
 
 def _show_simulated(result: dict[str, Any], json_output: bool) -> int:

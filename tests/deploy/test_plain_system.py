@@ -17,7 +17,7 @@ from kraftwreck.harness.capabilities import CLOCKS
 from kraftwreck.harness.deploy.cache import cache_folder
 from kraftwreck.harness.deploy.environment import LACKING, NO_CLOCK
 from kraftwreck.harness.options import RunOptions
-from kraftwreck.histories.exit_codes import BAD_ARGUMENTS, FAILED
+from kraftwreck.histories.exit_codes import BAD_ARGUMENTS, FAILED, UNKNOWN, VALID
 from kraftwreck.histories.fault import Fault
 from kraftwreck.histories.operation import Op
 from kraftwreck.histories.reading import read_lines
@@ -114,6 +114,25 @@ def test_etcd_is_linearizable_under_kills_partitions_and_pauses(package: Install
     for node in ("n1", "n2", "n3"):
         assert b"etcd Version: 3.4.23" in (run / "nodes" / node / "stdout.log").read_bytes()
     assert list(cache_folder().glob("etcd-*/content.tar"))
+    assert "leader" not in ended.err.replace("rules about leaders", "").replace("/leader", "")
+    judged_by_what_there_is(package, run)
+
+
+def judged_by_what_there_is(package: Installed, run: Path) -> None:
+    """Commands say once what the run of a foreign system lacks, and fail for nothing of it."""
+    replayed = package("replay", str(run))
+    assert replayed.code == UNKNOWN
+    (line,) = replayed.err.splitlines()
+    assert "there is no replay: nodes of etcd record no inputs; to repeat the test: " in line
+    assert package("check", str(run / "history.jsonl"), "-m", "register").code == VALID
+    assert package("report", str(run)).code == VALID
+    page = (run / "report.html").read_text()
+    assert page.count("There are no node traces") == 1
+    assert 'id="h-leaders"' not in page and 'id="nodes-chart"' not in page
+    assert 'failures="0" errors="0"' in (run / "junit.xml").read_text()
+    assert "| etcd | register |" in package("table", str(run.parents[1])).out
+    shrunk = package("shrink", str(run))
+    assert shrunk.code == UNKNOWN and len(shrunk.err.splitlines()) == 1
 
 
 @pytest.mark.cluster
