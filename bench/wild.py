@@ -29,10 +29,17 @@ from tests import tutorial
 SYSTEMS = Path(__file__).parent / "wild_systems"
 ENTRY_POINTS = """\
 [kraftwreck.systems]
+apache-kafka = apache_kafka:SYSTEM
 etcd = my_etcd:SYSTEM
 pysyncobj = pysyncobj_store:SYSTEM
 redis-sentinel = redis_sentinel:SYSTEM
 zookeeper = zookeeper:SYSTEM
+
+[kraftwreck.workloads]
+produce = kafka_records:WORKLOAD
+
+[kraftwreck.checkers]
+produced = kafka_records:check
 """
 Record = dict[str, Any]
 FILE = "matrix.jsonl"
