@@ -79,8 +79,22 @@ STALE = (
     "[ZooKeeper: consistency guarantees]"
     "(https://zookeeper.apache.org/doc/r3.8.4/zookeeperInternals.html#sc_consistency)"
 )
+UNCLEAN = (
+    "[Kafka: `acks`](https://kafka.apache.org/documentation/#producerconfigs_acks) and"
+    " [`unclean.leader.election.enable`]"
+    "(https://kafka.apache.org/documentation/#brokerconfigs_unclean.leader.election.enable)"
+)
 TERMS = "[PySyncObj 201](https://github.com/bakwc/PySyncObj/issues/201)"
 BUGS = {
+    "apache-kafka": (
+        "With `acks=1` a leader acknowledges records that no other replica has. With unclean"
+        " elections a replica that lags may lead. Both lose acknowledged records, as documented:"
+        f" {UNCLEAN}. A broker answers from the metadata that it has applied, so its answers may be"
+        " stale; reads follow a marker that the client has committed, unless `sync=false`. Brokers"
+        " have three replicas of each partition and `min.insync.replicas=2`. Sessions and lagging"
+        " replicas are given up after 4 s. A host has one process for both roles, or two with"
+        " `roles=apart`."
+    ),
     "etcd": (
         f"Serializable reads, which one member answers alone, may be stale: {ETCD}. In v3.5.0 to"
         " v3.5.2 a member that is killed during a large transaction may skip it for good and differ"
@@ -111,6 +125,10 @@ COLUMNS = (
 _LOAD = ("--rate", "400", "--concurrency", "60", "--transaction", "128")
 _LARGE = ("-w", "txn", "-n", "kill", "-t", "120", *_LOAD)
 _RESTARTS = ("-w", "set", "-n", "partition,kill,restart,terminate", "-t", "180")
+_RECORDS = ("apache-kafka", "-w", "produce")
+_UNCLEAN = ("--option", "acks=1", "--option", "unclean=true")
+_SETTINGS = ("apache-kafka", "-w", "register")
+_TOPICS = ("apache-kafka", "-w", "set", "--option", "roles=apart")
 _REDIS = ("redis-sentinel", "-w", "set", "-t", "60")
 TESTS = (
     Test("serializable reads", ("etcd", "--option", "serializable=true", "-t", "60"), 5, 5, 5),
@@ -126,6 +144,11 @@ TESTS = (
     Test("reads without `sync`", ("zookeeper", "--option", "sync=false", "-t", "60"), 5, 5, 5),
     Test("reads after `sync`", ("zookeeper", "-t", "60"), 10, 0, 0),
     Test("a queue", ("zookeeper", "-w", "queue", "-t", "60"), 10, 0, 0),
+    Test("records, `acks=all`", (*_RECORDS, "-t", "60"), 10, 0, 0),
+    Test("records, `acks=1` and unclean elections", (*_RECORDS, *_UNCLEAN, "-t", "60"), 5, 4, 5),
+    Test("registers, reads after a marker", (*_SETTINGS, "-t", "60"), 10, 0, 0),
+    Test("registers, reads at once", (*_SETTINGS, "--option", "sync=false", "-t", "60"), 5, 4, 5),
+    Test("topics as a set, roles apart", (*_TOPICS, "-t", "60"), 5, 0, 0),
 )
 
 

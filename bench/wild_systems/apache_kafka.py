@@ -18,7 +18,6 @@ from kafka_records import PARTITIONS, TOPIC, WORKLOAD, RecordClient
 from kraftwreck.api import (
     Artefact,
     Completion,
-    Deployed,
     Files,
     Host,
     Op,
@@ -30,6 +29,7 @@ from kraftwreck.api import (
     Running,
     RunOptions,
 )
+from kraftwreck.harness.deploy.plain import PlainDeployed
 from kraftwreck.oracle import release
 from kraftwreck.oracle.java import LOGGING, find_java
 
@@ -114,15 +114,14 @@ class ApacheKafka(PlainSystem):
         pinned = {f"{folder.name}/{jar.file_name}": jar.sha256 for jar in release.artefacts()}
         return [Files(name="apache-kafka", paths=(folder,), sha256=pinned)]
 
-    def deploy(self, hosts: Sequence[Host], options: RunOptions, nodes: Path) -> Deployed:
+    def deploy(self, hosts: Sequence[Host], options: RunOptions, nodes: Path) -> PlainDeployed:
         """Install everything. Raises OptionError where librdkafka is missing or cannot connect."""
         if options.workload == WORKLOAD.name and any(host.gateway for host in hosts):
             raise OptionError(
                 "librdkafka cannot reach the hosts of a plain user: run as root, or use -c vagrant"
                 " or hosts:FILE"
             )
-        deployed: Deployed = super().deploy(hosts, options, nodes)
-        return deployed
+        return super().deploy(hosts, options, nodes)
 
     def fetch(self, say: Callable[[str], None]) -> None:
         """Verify the jars, and that librdkafka is there."""
@@ -205,7 +204,7 @@ def _process(
         ports=ports,
         ready=PortOpen(CONTROLLERS) if CONTROLLERS in ports.values() else Running(),
         ready_s=90.0,
-        stop_s=20.0,
+        stop_s=8.0,
     )
 
 

@@ -117,11 +117,11 @@ class RecordClient:
         if not told:
             self.close()
             return Completion("info", error=f"no report in {SEND_S:g} s")
-        ((error, offset),) = told
-        if error is None:
+        ((problem, offset),) = told
+        if problem is None:
             return Completion("ok", [["send", partition, [offset, value]]])
         self.close()
-        return failed(error.name(), str(error))
+        return failed(problem.name(), str(problem))
 
     def open(self) -> Any:
         """Return the producer. It sends each record once, unless it may recognise a repetition."""
