@@ -106,7 +106,7 @@ class Kraftwreck:
         system: str | None = None,
         *,
         workload: str | None = None,
-        faults: str | Sequence[str] = "partition,kill,pause",
+        faults: str | Sequence[str] | None = None,
         seconds: float = 20.0,
         cluster: str = "netns",
         nodes: int | None = None,
@@ -118,18 +118,16 @@ class Kraftwreck:
         """Run one test; return it if its verdict is valid.
 
         The arguments are those of ``kraftwreck run``; ``options`` are more of them, word by word.
-        Without ``system`` it is the default of ``kraftwreck run``; without ``seed`` it is the one
-        of ``--kraftwreck-seeds``, or random. Fails the test for any other verdict and for errors of
-        the harness, and skips it where ``cluster`` cannot be had.
+        Without ``system`` or ``faults`` they are the defaults of ``kraftwreck run``; without
+        ``seed`` it is the one of ``--kraftwreck-seeds``, or random. Fails the test for any other
+        verdict and for errors of the harness, and skips it where ``cluster`` cannot be had.
         """
         skip_without_hosts(cluster)
         if seed is None:
             seed = secrets.randbelow(1 << 31) if self._seed is None else self._seed
-        words = [
-            *([] if system is None else [system]),
-            "-n",
-            faults if isinstance(faults, str) else ",".join(faults),
-        ]
+        words = [] if system is None else [system]
+        if faults is not None:
+            words += ["-n", faults if isinstance(faults, str) else ",".join(faults)]
         words += ["-t", f"{seconds:g}", "-c", cluster, "--seed", str(seed)]
         for option, value in (
             ("-w", workload),

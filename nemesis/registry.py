@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Final
 
 from kraftwreck.harness.options import OptionError
 from kraftwreck.histories.plugins import by_own_name, plugins, unknown
@@ -28,6 +29,9 @@ from kraftwreck.nemesis.transitions import Transitions
 
 GROUP = "kraftwreck.nemeses"
 FAULTS = "kraftwreck.faults"
+
+DEFAULT: Final = ("partition", "kill", "pause")
+"""The families of a run that names none, of a system without a choice of its own."""
 
 Families = Mapping[str, type[Family]]
 
@@ -54,10 +58,12 @@ class SystemFaults:
 
     ``transitions`` is None if its nodes show none: then no fault waits for one. ``simulated`` are
     those of its core, which may show some in the simulator only. ``roles`` are the role of the
-    nodes that elect a leader, and that of others, if there are any.
+    nodes that elect a leader, and that of others, if there are any. ``default`` are the families of
+    a run that names none.
     """
 
     families: tuple[type[Family], ...] = ()
+    default: tuple[str, ...] = DEFAULT
     transitions: Transitions | None = None
     simulated: Transitions | None = None
     roles: tuple[str, ...] = ()
@@ -79,6 +85,14 @@ def families(system: str | None = None) -> Families:
     for name in sorted(plugins(FAULTS).found) if system is None else [system]:
         found |= {family.name: family for family in faults_of(name).families}
     return found
+
+
+def chosen(text: str | None, system: str) -> tuple[str, ...]:
+    """Return the families of the comma list ``text``, or those that ``system`` has by default.
+
+    Raises :class:`OptionError` as :func:`parse`.
+    """
+    return faults_of(system).default if text is None else parse(text)
 
 
 def parse(text: str, known: Families | None = None) -> tuple[str, ...]:

@@ -48,8 +48,9 @@ def say(line: str) -> None:
 @click.argument("system", default=DEFAULT_SYSTEM)
 @click.option("-w", "--workload", help="Workload of the clients [default: the system's own].")
 @click.option(
-    "-n", "--nemesis", "faults", default="partition,kill,pause", show_default=True,
-    metavar="FAULT[,FAULT]", help="Fault families to inject, comma-separated; none: no faults.",
+    "-n", "--nemesis", "faults", metavar="FAULT[,FAULT]",
+    help="Fault families to inject, comma-separated; none: no faults [default: the system's own, "
+    f"or {','.join(faults_registry.DEFAULT)}].",
 )  # fmt: skip
 @click.option(
     "-t", "--time-limit", type=SECONDS, default=60.0,
@@ -108,7 +109,7 @@ def say(line: str) -> None:
 def cli(
     system: str,
     workload: str | None,
-    faults: str,
+    faults: str | None,
     time_limit: float,
     cluster: str,
     nodes: int | None,
@@ -138,7 +139,7 @@ def cli(
     chosen = RunOptions(
         system=system,
         workload=workload or under_test.default_workload,
-        faults=faults_registry.parse(faults),
+        faults=faults_registry.chosen(faults, system),
         time_limit_s=time_limit,
         cluster=cluster,
         nodes=nodes or int(getattr(under_test, "nodes", DEFAULT_NODES)),
@@ -158,7 +159,7 @@ def cli(
         tables=with_tables,
     )
     least(systems_registry.workload_of(under_test, chosen.workload), floor)
-    if _is_default("faults"):
+    if faults is None:
         chosen = replace(chosen, faults=supported_faults(chosen))
     options, where, instead = place(chosen, nodes, _is_default("cluster"))
     if where is not None:

@@ -40,7 +40,7 @@ _RUN = (
     OwnOption(
         name="quorum",
         about="Whether voters can be changed; -n membership needs dynamic.",
-        default=STATIC,
+        default=DYNAMIC,
         words=(STATIC, DYNAMIC),
     ),
 )
@@ -86,7 +86,7 @@ class KraftOptions:
 
     brokers: int = 0
     combined: bool = False
-    dynamic: bool = False
+    dynamic: bool = True
 
     @classmethod
     def of(cls, options: RunOptions) -> KraftOptions:

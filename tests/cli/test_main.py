@@ -56,7 +56,7 @@ def test_help_imports_nothing_heavy() -> None:
         (["run", "--mutant", "X99"], "unknown mutant 'X99'"),
         (["run", "--mutant", "R01", "--patch", "x"], "cannot be combined"),
         (
-            ["run", "-n", "kill,membership"],
+            ["run", "-n", "kill,membership", "--quorum", "static"],
             "voters of a static quorum are fixed; add --quorum",
         ),
         (["run", "--quorum", "mixed"], "'mixed' is not one of 'static', 'dynamic'"),

@@ -60,7 +60,7 @@ def test_a_simulated_run_leaves_a_whole_folder(
     lines = ended.err.splitlines()
     assert "verdict: valid" in lines
     strength = said["strength"]
-    assert strength["faults"].keys() == {"partition", "kill", "pause"}
+    assert strength["faults"].keys() == {"partition", "kill", "pause", "power", "membership"}
     counts = f"{strength['acknowledged']:,} of {strength['operations']:,} operations acknowledged"
     (line,) = (line for line in lines if line.startswith("rests on "))
     assert counts in line

@@ -82,15 +82,15 @@ def test_the_options_of_a_run_assign_roles() -> None:
     combined = RunOptions(nodes=2, system_options=("combined=yes",))
     assert SYSTEM.layout(combined).roles == ("controller,broker",) * 2
     assert " --nodes 2 --combined --seed 0 " in repeat_command(combined)
-    dynamic = RunOptions(nodes=4, system_options=("quorum=dynamic",))
-    assert " --nodes 4 --quorum dynamic --seed 0 " in repeat_command(dynamic)
-    assert dynamic.as_json()["system_options"] == ["quorum=dynamic"]
+    static = RunOptions(nodes=4, system_options=("quorum=static",))
+    assert " --nodes 4 --quorum static --seed 0 " in repeat_command(static)
+    assert static.as_json()["system_options"] == ["quorum=static"]
 
 
 def test_options_of_older_folders_are_fields_like_all_others() -> None:
-    older = RunOptions(nodes=2).as_json() | {"brokers": 1, "combined": False, "quorum": "dynamic"}
+    older = RunOptions(nodes=2).as_json() | {"brokers": 1, "combined": False, "quorum": "static"}
     del older["system_options"]
-    assert options_of(older).system_options == ("brokers=1", "quorum=dynamic")
+    assert options_of(older).system_options == ("brokers=1", "quorum=static")
     assert options_of(older | {"system": "etcd"}).system_options == ()
 
 

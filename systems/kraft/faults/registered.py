@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraftwreck.nemesis.registry import SystemFaults
+from kraftwreck.nemesis.registry import DEFAULT, SystemFaults
 from kraftwreck.systems.kraft.faults.brokers import (
     BrokerHost,
     BrokerKill,
@@ -36,6 +36,7 @@ FAULTS: Final = SystemFaults(
         RolesPause,
         RolesSlow,
     ),
+    default=(*DEFAULT, "power", "membership"),
     transitions=TRANSITIONS,
     roles=(CONTROLLER, BROKER),
 )
