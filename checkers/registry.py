@@ -110,20 +110,21 @@ def _doubt(result: CheckerResult, missing: str) -> None:
 
 
 def _tell_once(results: dict[str, CheckerResult], repeat_others: Collection[str]) -> None:
-    """Remove the anomalies of ``repeat_others`` that other checkers report, too.
+    """Remove the findings of ``repeat_others`` that other checkers report, too.
 
     Their verdicts and their tables of ids do not change.
     """
     for listing, listed in results.items():
-        if not listed.anomalies or listing not in repeat_others:
+        if not (listed.anomalies or listed.suspicions) or listing not in repeat_others:
             continue
         told = {
-            (anomaly.type, anomaly.explanation)
+            (finding.type, finding.explanation)
             for name, result in results.items()
             if name != listing
-            for anomaly in result.anomalies
+            for finding in [*result.anomalies, *result.suspicions]
         }
         own = [a for a in listed.anomalies if (a.type, a.explanation) not in told]
         if len(own) < len(listed.anomalies):
             listed.stats["told_by_other_checkers"] = len(listed.anomalies) - len(own)
             listed.anomalies = own
+        listed.suspicions = [s for s in listed.suspicions if (s.type, s.explanation) not in told]

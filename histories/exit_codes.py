@@ -8,7 +8,8 @@ from __future__ import annotations
 from kraftwreck.histories.verdict import Validity
 
 VALID = 0
-"""Valid. ``replay``: the same run. ``shrink``: a smaller case. ``mutants``: every bug found."""
+"""Valid, perhaps with suspicions. ``replay``: the same run. ``shrink``: a smaller case.
+``mutants``: every bug found."""
 INVALID = 1
 """Invalid. ``replay``: a different run. ``mutants``: a bug was missed."""
 UNKNOWN = 2

@@ -43,11 +43,22 @@ class Anomaly(msgspec.Struct, kw_only=True):
     time: int | None = None
 
 
+class Suspicion(Anomaly, kw_only=True):
+    """A finding that proves nothing: it depends on a limit in real time.
+
+    ``why`` is a sentence on what else than a bug exceeds that limit. A suspicion never makes a run
+    invalid.
+    """
+
+    why: str
+
+
 class CheckerResult(msgspec.Struct, kw_only=True):
     """The result of one checker. ``stats`` are numbers for people, never part of the verdict."""
 
     valid: Validity
     anomalies: list[Anomaly] = []
+    suspicions: list[Suspicion] = []
     stats: dict[str, Any] = {}
     error: str | None = None
 
@@ -62,3 +73,22 @@ class Verdict(msgspec.Struct, kw_only=True):
     def of(cls, checkers: dict[str, CheckerResult]) -> Verdict:
         """Merge ``checkers`` into one verdict."""
         return cls(valid=merge_valid(c.valid for c in checkers.values()), checkers=checkers)
+
+    @property
+    def suspected(self) -> dict[str, int]:
+        """The number of suspicions by ``checker: type``."""
+        counts: dict[str, int] = {}
+        for name, result in self.checkers.items():
+            for suspicion in result.suspicions:
+                rule = f"{name}: {suspicion.type}"
+                counts[rule] = counts.get(rule, 0) + 1
+        return counts
+
+    @property
+    def in_words(self) -> str:
+        """The verdict with its suspicions: ``valid, 2 suspicions: epochs: stale-leader``."""
+        word, suspected = WORDS[self.valid], self.suspected
+        if not suspected:
+            return word
+        count = sum(suspected.values())
+        return f"{word}, {count} suspicion{'' if count == 1 else 's'}: {', '.join(suspected)}"

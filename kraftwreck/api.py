@@ -59,7 +59,7 @@ from kraftwreck.histories.members import Member
 from kraftwreck.histories.operation import Op
 from kraftwreck.histories.reading import read_history
 from kraftwreck.histories.trace import TraceEvent
-from kraftwreck.histories.verdict import Anomaly, CheckerResult, Verdict
+from kraftwreck.histories.verdict import Anomaly, CheckerResult, Suspicion, Verdict
 from kraftwreck.nemesis.families.clocks import ClockShape
 from kraftwreck.nemesis.families.network import NetworkShape
 from kraftwreck.nemesis.families.partitions import Partition, PartitionShape
@@ -218,6 +218,7 @@ __all__ = [  # noqa: RUF022 - by code point
     "SqueezeShape",
     "Stagger",
     "Stopped",
+    "Suspicion",
     "Synchronize",
     "System",
     "SystemFaults",

@@ -1,6 +1,7 @@
 """The verdict as JUnit XML, for continuous integration, with one test case per checker.
 
-Invalid is a ``failure``; unknown is an ``error``, since nothing was proven.
+Invalid is a ``failure``; unknown is an ``error``, since nothing was proven. Suspicions are
+properties of the suite.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ def write_junit(run_folder: Path) -> Path:
     """Write ``junit.xml`` into ``run_folder`` and return its path.
 
     The properties ``seed`` and ``repeat`` describe how to repeat the run, ``strength`` how much
-    evidence the verdict is based on. A run without a verdict has one test case, an error. Raises
+    evidence the verdict is based on, each ``suspicion`` a finding that proves nothing. A run
+    without a verdict has one test case, an error. Raises
     :class:`~reports.run_folder.RunFolderError` when it is not a run folder.
     """
     folder = run_folder.resolve()
@@ -51,6 +53,7 @@ def write_junit(run_folder: Path) -> Path:
         ("repeat", words.repeat_command(test)),
         ("run", folder.name),
         *(("strength", text) for text in _strength(checkers)),
+        *(("suspicion", text) for text in _suspicions(checkers)),
     ):
         Tree.SubElement(properties, "property", name=key, value=_text(value))
     for checker, result in checkers.items():
@@ -78,6 +81,14 @@ def _strength(checkers: dict[str, CheckerResult]) -> list[str]:
     """Return the measured strength of the verdict as text, if there is one."""
     measured = checkers.get(strength.NAME)
     return [strength.sentence(measured.stats)] if measured is not None and measured.stats else []
+
+
+def _suspicions(checkers: dict[str, CheckerResult]) -> list[str]:
+    return [
+        f"{name}: {suspicion.type}: {suspicion.explanation} {suspicion.why}"
+        for name, result in checkers.items()
+        for suspicion in result.suspicions[:MAX_ANOMALIES]
+    ]
 
 
 def _explain(result: CheckerResult) -> str:

@@ -26,6 +26,7 @@ from kraftwreck.reports.packing import pack_columns, pack_json, pack_text, scrip
 from kraftwreck.reports.page import ASSETS, environment, policy, style
 from kraftwreck.reports.plain import circumstances
 from kraftwreck.reports.run_folder import Run, load_run
+from kraftwreck.reports.suspicion_view import suspicion_views
 from kraftwreck.reports.tables import files, latency_words, leaders, numbers, type_counts
 
 SCRIPTS = (
@@ -73,6 +74,7 @@ def render_report(run: Run) -> str:
     if not run.timed:
         for anomaly in anomalies:
             anomaly.leave_times_out()
+    suspicions = suspicion_views(run.verdict, clock)
     elections = [s.start for lane in lanes for s in lane.segments if s.state == "leader"]
     moments = moments_of(((a.start, a.end) for a in anomalies), elections)
     messages = Diagram() if run.bare else diagram(run, moments, clock)
@@ -86,6 +88,7 @@ def render_report(run: Run) -> str:
         .render(
             **_of_the_run(run, len(anomalies), _scope(run, len(ops), len(bands))),
             **_of_the_timeline(drawn),
+            suspicions=suspicions,
             notes=notes,
             css=Markup(css),  # noqa: S704 - our own asset
             script=Markup(script),  # noqa: S704 - our own asset

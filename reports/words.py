@@ -50,7 +50,7 @@ def verdict_sentence(verdict: Verdict | None, found: int, scope: str) -> str:
     ``found`` counts anomalies, each once even if several checkers report it. ``scope`` names what
     was judged.
     """
-    text = _found(verdict, found, scope)
+    text = " ".join(filter(None, [_found(verdict, found, scope), suspected_sentence(verdict)]))
     measured = verdict.checkers.get(strength.NAME) if verdict is not None else None
     if measured is None or not measured.stats:
         return text
@@ -92,8 +92,27 @@ def _found(verdict: Verdict | None, found: int, scope: str) -> str:
     return f"{plural(len(checkers), 'checker')} found no anomaly in {scope}."
 
 
+def suspected_sentence(verdict: Verdict | None) -> str:
+    """Count the suspicions of ``verdict`` in a sentence; empty without any."""
+    suspected = {} if verdict is None else verdict.suspected
+    if not suspected:
+        return ""
+    count = sum(suspected.values())
+    return (
+        f"{plural(count, 'suspicion')} of {', '.join(suspected)} {'is' if count == 1 else 'are'} "
+        "no proof on hosts."
+    )
+
+
 def checker_reason(result: CheckerResult) -> str:
-    """Give the reason for a checker's verdict in a few words."""
+    """Give the reason for a checker's verdict in a few words, and its suspicions."""
+    reason = _reason(result)
+    if not result.suspicions:
+        return reason
+    return f"{reason}; {plural(len(result.suspicions), 'suspicion')}"
+
+
+def _reason(result: CheckerResult) -> str:
     if result.error:
         return result.error
     if result.anomalies:

@@ -110,13 +110,20 @@ def show_verdict(
         note = result.error or ""
         if result.anomalies:
             note = f"{len(result.anomalies)} anomalies"
+        if result.suspicions:
+            count = len(result.suspicions)
+            suspected = f"{count} suspicion{'' if count == 1 else 's'}"
+            note = f"{note}; {suspected}" if note else suspected
         say(f"  {name:<{width}}  {WORDS[result.valid]:<8}{note}".rstrip())
         for anomaly in result.anomalies[:_SHOWN_ANOMALIES]:
             say(f"  {'':<{width}}    {anomaly.type}: {anomaly.explanation}")
+        for suspicion in result.suspicions[:_SHOWN_ANOMALIES]:
+            told = f"{suspicion.type}: {suspicion.explanation} {suspicion.why}"
+            say(f"  {'':<{width}}    suspected: {told}")
     if measured := measured_strength(verdict):
         say(f"rests on {strength.sentence(measured)}")
     where = "" if instead is None else f" (in the simulator: {instead})"
-    say(f"verdict: {WORDS[verdict.valid]}{where}")
+    say(f"verdict: {verdict.in_words}{where}")
     say(f"run:     {folder}")
     report = folder / "report.html"
     if report.exists():

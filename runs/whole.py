@@ -71,6 +71,7 @@ class JudgedRun:
             "run": str(self.outcome.folder),
             "repeat": repeat,
             "checkers": {name: c.valid for name, c in self.verdict.checkers.items()},
+            "suspicions": self.verdict.suspected,
             "strength": measured_strength(self.verdict),
             "errors": self.outcome.errors,
             "simulated_because": instead,

@@ -14,21 +14,18 @@ from functools import partial
 from typing import Any
 
 from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.kraft.limits import (
+    FETCH_TIMEOUT_MS,
+    IN_FLIGHT_NS,
+    RESIGNATION_NS,
+    SIMULATED_RESIGNATION_NS,
+)
 from kraftwreck.checkers.kraft.recorded.trace_pass import TracePass
 from kraftwreck.checkers.recorded.clocks import after, node_clocks, pauses, slowest
 from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.checkers.suspicion import in_virtual_time
 from kraftwreck.histories.operation import OK
 from kraftwreck.histories.trace import TraceEvent
-
-FETCH_TIMEOUT_MS = 2000
-SLACK_NS = 2_000_000_000
-"""Allowance for real machines: scheduling, connections, errors of clock comparison."""
-
-SIMULATED_SLACK_NS = 1_000_000_000
-"""In the simulator only messages are late, and never by more than this."""
-
-IN_FLIGHT_NS = 1_000_000_000
-"""How long after an election a fetch sent before it may still arrive."""
 
 _MS = 1_000_000
 
@@ -76,7 +73,7 @@ def timeout_ns(test: dict[str, Any]) -> int:
 
 def slack_ns(test: dict[str, Any]) -> int:
     """Return other delays of a resignation, such as messages under way."""
-    slack = SIMULATED_SLACK_NS if test.get("simulated") is True else SLACK_NS
+    slack = SIMULATED_RESIGNATION_NS if in_virtual_time(test) else RESIGNATION_NS
     return slack + lateness_ns(test)
 
 
@@ -153,7 +150,7 @@ def _deadline(
             # Fetches of its own epoch may have waited for it to resume, and count then.
             deadline = max(deadline, latest(end))
         else:
-            deadline = max(deadline, end + SLACK_NS)
+            deadline = max(deadline, end + RESIGNATION_NS)
     return deadline
 
 

@@ -6,8 +6,12 @@ LeaderChange records in disk images.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from kraftwreck.checkers.findings import Findings
 from kraftwreck.checkers.kraft.deposed import Claim, bound_ns, claims, stale_leaders
+from kraftwreck.checkers.kraft.limits import RESIGNATION
 from kraftwreck.checkers.kraft.recorded.disk_log import disk_logs
 from kraftwreck.checkers.kraft.recorded.trace_pass import TracePass, trace_pass
 from kraftwreck.checkers.recorded.run_data import RunData
@@ -20,9 +24,9 @@ _KINDS = frozenset({"I1"})
 class _Seats:
     """Per epoch, the first leader seen and its evidence."""
 
-    def __init__(self) -> None:
+    def __init__(self, test: Mapping[str, Any]) -> None:
         self.by_epoch: dict[int, tuple[int, str, TraceEvent | None, list[int]]] = {}
-        self.findings = Findings()
+        self.findings = Findings(test)
 
     def seat(
         self,
@@ -46,7 +50,7 @@ def check(run: RunData) -> CheckerResult:
     """Valid iff every epoch has one leader and deposed leaders stop within the bound."""
     facts = trace_pass(run)
     told = claims(run.calls)
-    seats = _Seats()
+    seats = _Seats(run.test)
     for epoch, (leader, event) in facts.leaders.items():
         seats.seat(epoch, leader, f"traced by {event.node}", event)
     for claim in told:
@@ -59,7 +63,9 @@ def check(run: RunData) -> CheckerResult:
                 seats.seat(batch.epoch, batch.leader, where)
     by_trace, by_client = stale_leaders(run, facts, told)
     for stale in by_trace + by_client:
-        seats.findings.add("stale-leader", stale.explanation, stale.events, stale.operations)
+        seats.findings.add(
+            "stale-leader", stale.explanation, stale.events, stale.operations, RESIGNATION
+        )
     anomalies = facts.findings.of(_KINDS) + seats.findings.anomalies
     doubt = missing_traces(run, facts)
     if not seats.by_epoch:
@@ -67,6 +73,7 @@ def check(run: RunData) -> CheckerResult:
     return CheckerResult(
         valid=False if anomalies else "unknown" if doubt else True,
         anomalies=anomalies,
+        suspicions=seats.findings.suspicions,
         stats=_stats(seats, told, run),
         error=doubt,
     )

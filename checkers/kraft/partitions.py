@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 from kraftwreck.checkers.calls import Call
 from kraftwreck.checkers.findings import Findings
+from kraftwreck.checkers.kraft.limits import SESSION_MS
 from kraftwreck.checkers.recorded.clocks import fastest
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.histories.operation import OK
 from kraftwreck.histories.verdict import CheckerResult
 
-SESSION_MS = 9000
 _NS = 1_000_000
 _BEHIND = frozenset({"fenced-leader-epoch", "invalid-update-version"})
 """Errors for a proposer with old epochs."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from kraftwreck.checkers.calls import Call
 from kraftwreck.checkers.findings import Findings
+from kraftwreck.checkers.kraft.limits import RECOVERED, RECOVERED_NS
 from kraftwreck.checkers.kraft.recorded.trace_pass import trace_pass
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.checkers.registry import compares_nodes
@@ -17,12 +18,10 @@ from kraftwreck.histories.fault import FaultEvent
 from kraftwreck.histories.operation import OK
 from kraftwreck.histories.verdict import CheckerResult
 
-BOUND_NS = 30_000_000_000
-
 
 @compares_nodes
 def check(run: RunData) -> CheckerResult:
-    """Judge whether an operation succeeded within :data:`BOUND_NS` after the last fault.
+    """Judge whether an operation succeeded within :data:`RECOVERED_NS` after the last fault.
 
     Time without attempts does not count: final operations may wait until all nodes have
     caught up, which slow disks delay while the cluster serves. Unknown if a fault never
@@ -44,27 +43,28 @@ def check(run: RunData) -> CheckerResult:
         "succeeded_after": len(succeeded),
         "first_success_after_s": None if first is None else round((first - healed) / 1e9, 3),
     }
-    if first is not None and first - begun <= BOUND_NS:
+    if first is not None and first - begun <= RECOVERED_NS:
         return CheckerResult(valid=True, stats=stats)
     until = max(max(c.invoked, c.completed or 0) for c in tried)
     watched = (until - begun) / 1e9
-    if until - begun < BOUND_NS:
+    if until - begun < RECOVERED_NS:
         return CheckerResult(
             valid="unknown",
             stats=stats,
             error=f"nothing succeeded after the last fault, but only {watched:.1f} s were watched",
         )
-    findings = Findings()
+    findings = Findings(run.test)
     leaders = [t.name for t in trace_pass(run).tracks.values() if t.state == "leader"]
     who = f"{', '.join(leaders)} led at the end" if leaders else "there was no leader at the end"
     late = "" if first is None else f"; the first success came after {(first - begun) / 1e9:.1f} s"
     findings.add(
         "no-recovery",
-        f"For {BOUND_NS / 1e9:.0f} s, none of the operations tried after the last fault ended "
+        f"For {RECOVERED_NS / 1e9:.0f} s, none of the operations tried after the last fault ended "
         f"succeeded ({who}{late}).",
         operations=[call.start for call in tried[:10]],
+        limit=RECOVERED,
     )
-    return CheckerResult(valid=False, anomalies=findings.anomalies, stats=stats)
+    return findings.judged(None, stats)
 
 
 def last_heal(faults: Sequence[FaultEvent]) -> tuple[int, list[FaultEvent]]:

@@ -64,6 +64,7 @@ class _Anomaly(msgspec.Struct):
 class _Result(msgspec.Struct):
     valid: Validity
     anomalies: list[_Anomaly] = []
+    suspicions: list[_Anomaly] = []
     error: str | None = None
 
 
@@ -80,7 +81,7 @@ class RunSummary:
 
     ``seconds`` is the duration of the test by its own clock, ``recovered_s`` how long the healed
     cluster took to elect a leader. ``kind`` and ``first`` are the type and explanation of the first
-    anomaly; ``why`` lists all checkers that did not return valid.
+    anomaly; ``why`` lists all checkers that did not return valid, and those with suspicions.
     ``kinds`` are the types of all anomalies, ``options`` those of the system itself.
     ``availability`` (share of seconds with service) and ``p99_ms`` come from the analysis.
     ``night`` is the night that made it, ``red`` its class in that night if something broke.
@@ -285,6 +286,8 @@ def _add_verdict(summary: RunSummary, head: _Head) -> None:
     found = (anomaly.type for result in head.checkers.values() for anomaly in result.anomalies)
     summary.kinds = tuple(dict.fromkeys(clip(kind, NAME_LENGTH) for kind in found))
     for name, result in head.checkers.items():
+        if result.suspicions:
+            parts.append(f"{name}: {words.plural(len(result.suspicions), 'suspicion')}")
         if result.valid is True:
             continue
         if result.valid is False:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as Tree
 import msgspec
 import pytest
 
-from kraftwreck.histories.verdict import Anomaly, CheckerResult, Verdict
+from kraftwreck.histories.verdict import Anomaly, CheckerResult, Suspicion, Verdict
 from kraftwreck.reports.junit import write_junit
 from kraftwreck.reports.run_folder import RunFolderError
 
@@ -48,6 +48,17 @@ def test_characters_that_xml_cannot_hold_are_replaced(run_copy: Path) -> None:
     failure = read(write_junit(run_copy)).find("testcase/failure")
     assert failure is not None
     assert failure.text == "x\ufffd: bell \ufffd and <b> & done"
+
+
+def test_a_suspicion_is_a_property_and_no_failure(run_copy: Path) -> None:
+    late = Suspicion(type="I18", explanation="n1 still leads.", why="A machine may stand still.")
+    verdict = Verdict.of({"c": CheckerResult(valid=True, suspicions=[late])})
+    (run_copy / "results.json").write_bytes(msgspec.json.encode(verdict))
+    suite = read(write_junit(run_copy))
+    assert (suite.get("failures"), suite.get("errors")) == ("0", "0")
+    properties = [p.get("value") for p in suite.iter("property") if p.get("name") == "suspicion"]
+    assert properties == ["c: I18: n1 still leads. A machine may stand still."]
+    assert [list(case) for case in suite.iter("testcase")] == [[]]
 
 
 def test_a_run_without_verdict_is_an_error(run_copy: Path) -> None:

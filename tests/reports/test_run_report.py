@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from kraftwreck.histories.reading import convert_run
-from kraftwreck.histories.verdict import Anomaly, CheckerResult, Verdict
+from kraftwreck.histories.verdict import Anomaly, CheckerResult, Suspicion, Verdict
 from kraftwreck.reports.run_folder import RunFolderError, load_run
 from kraftwreck.reports.run_report import write_report
 from tests.reports.fake_run import HOSTILE, write_fake_run
@@ -26,6 +26,32 @@ def element(page: str, name: str) -> str:
     found = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', page, re.S)
     assert found
     return found.group(1)
+
+
+def test_suspicions_have_a_section_with_their_rule_and_their_reason(run_copy: Path) -> None:
+    file = run_copy / "results.json"
+    verdict = msgspec.json.decode(file.read_bytes(), type=Verdict)
+    event = {"node": "n1", "kind": "append", "state": "leader", "epoch": 4, "mono": 7}
+    late = Suspicion(
+        type="I18",
+        explanation="n1 still leads <epoch> 4.",
+        why="A machine may stand still.",
+        operations=[3],
+        events=[event],
+    )
+    verdict.checkers = {"epochs": CheckerResult(valid=True, suspicions=[late])}
+    verdict.valid = True
+    file.write_bytes(msgspec.json.encode(verdict))
+    page = text_of(run_copy)
+    section = page.partition('id="suspicions"')[2].partition("</section>")[0]
+    assert "n1 still leads &lt;epoch&gt; 4." in section
+    assert "If true, it breaks the invariant CheckQuorum: A leader without" in section
+    assert "Only suspected by epochs: A machine may stand still." in section
+    assert "n1 append, leader of epoch 4" in section
+    assert "operations 3" in section
+    assert "1 suspicion of epochs: I18 is no proof on hosts." in page
+    assert 'id="anomalies"' not in page
+    assert "no anomaly; 1 suspicion" in page
 
 
 def test_the_page_is_whole_and_needs_nothing_else(run_copy: Path) -> None:

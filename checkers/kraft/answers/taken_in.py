@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING
 
 from kraftwreck.checkers.kraft.answers.exchanges import Commits, Exchange
 from kraftwreck.checkers.kraft.answers.state import State, StateHistory
+from kraftwreck.checkers.kraft.limits import APPLIED_NS
 from kraftwreck.checkers.recorded.clocks import running_since
 
 if TYPE_CHECKING:
     from kraftwreck.checkers.kraft.invariants.evidence import Evidence  # whose package imports this
-
-LAG_NS = 1_000_000_000
-"""How long a running node may take to answer with what it has received."""
 
 
 class TakenIn:
@@ -48,7 +46,7 @@ class TakenIn:
                 f"{known} was committed, and a broker serves only once it has caught up."
             )
         stopped = self._evidence.pauses.get(node, ())
-        since = running_since(message.time, LAG_NS, stopped)
+        since = running_since(message.time, APPLIED_NS, stopped)
         low, before = self._commits.taken(node, since - self._commits.blur)
         low = max(low if before == life else 0, self._shown_before(node, life, message.sent))
         low = min(low, end)

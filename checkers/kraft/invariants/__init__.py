@@ -1,8 +1,8 @@
 """The invariants of a KRaft cluster by their ids, judged by all evidence of a run.
 
-:mod:`checkers.kraft.invariants.table` lists them. The result of each is one of three: checked, with
-a number of facts; broken; or not checked, with the reason. An invariant without evidence is never
-called valid.
+:mod:`checkers.kraft.invariants.table` lists them. The result of each is one of four: checked, with
+a number of facts; broken; suspected, by a limit in time that proves nothing on hosts; or not
+checked, with the reason. An invariant without evidence is never called valid.
 
 Sources: Ongaro and Ousterhout 2014; KIP-500, KIP-595, KIP-630, KIP-631, KIP-853, KIP-966, KIP-996;
 the invariants of Kafka's RaftEventSimulationTest and of Vanlightly's TLA+ specifications.
@@ -26,7 +26,7 @@ CONTROLLER_ERROR = "controller-error"
 @repeats_others
 def check(run: RunData) -> CheckerResult:
     """Valid iff the traces are complete and break no invariant."""
-    evidence, report = Evidence(run), Report()
+    evidence, report = Evidence(run), Report(run.test)
     report.take(evidence.trace.findings)
     report.take(evidence.disks.findings)
     doubts = []
@@ -48,19 +48,17 @@ def check(run: RunData) -> CheckerResult:
     capture = run.capture
     if capture is not None and capture.dropped:
         doubts.append(f"{capture.dropped} captured messages were dropped")
-    anomalies = report.findings.anomalies
     chain = evidence.trace.chain
-    return CheckerResult(
-        valid=False if anomalies else "unknown" if doubts else True,
-        anomalies=anomalies,
-        stats={
+    return report.findings.judged(
+        "; ".join(doubts) or None,
+        {
             "events": evidence.trace.count,
             "elections": len(chain.elections),
             "batches": len(chain.batches),
             "committed_batches": len(chain.committed),
             "messages": len(capture.messages) if capture is not None else None,
             "broken": dict(report.findings.counts),
+            "suspected": dict(report.findings.suspected),
             "invariants": {each.id: {"name": each.name, **report.of(each.id)} for each in TABLE},
         },
-        error="; ".join(doubts) or None,
     )

@@ -11,7 +11,8 @@ from typing import Any
 
 from kraftwreck.checkers.kraft.invariants.evidence import NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.invariants.standing import LEADER, STEP_NS, Standing
+from kraftwreck.checkers.kraft.invariants.standing import LEADER, Standing
+from kraftwreck.checkers.kraft.limits import STEP_NS
 from kraftwreck.nodes.protocol import errors
 
 _PARTS = {

@@ -14,12 +14,14 @@ from kraftwreck.checkers.kraft.answers import effects, elections, reads, refusal
 from kraftwreck.checkers.kraft.answers.departures import Departures
 from kraftwreck.checkers.kraft.answers.exchanges import Commits, Exchange
 from kraftwreck.checkers.kraft.answers.state import State, StateHistory
-from kraftwreck.checkers.kraft.answers.taken_in import LAG_NS, TakenIn
+from kraftwreck.checkers.kraft.answers.taken_in import TakenIn
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.sessions import NOBODY, answered, session_ns
+from kraftwreck.checkers.kraft.limits import APPLIED_NS, DEPARTURE, REGISTERED, SHOWN
 from kraftwreck.checkers.recorded.clocks import slowest
+from kraftwreck.checkers.suspicion import Limit
 from kraftwreck.histories.message import Message
 from kraftwreck.nodes.protocol import errors
 
@@ -133,11 +135,17 @@ class _Judge:
         )
         return False
 
-    def _done(self, exchange: Exchange, wrong: str | None, invariant: str = "C19") -> None:
+    def _done(
+        self,
+        exchange: Exchange,
+        wrong: str | None,
+        invariant: str = "C19",
+        limit: Limit | None = None,
+    ) -> None:
         """C19: an acknowledged operation is in the log."""
         self._report.held(invariant)
         if wrong is not None:
-            self._report.broken(invariant, f"{exchange.where}: {wrong}.")
+            self._report.broken(invariant, f"{exchange.where}: {wrong}.", limit=limit)
 
     def _create(self, exchange: Exchange) -> None:
         topics, answers = exchange.request["topics"], exchange.answer["topics"]
@@ -302,13 +310,14 @@ class _Judge:
         if self._evidence.pauses:
             return  # A paused node processes its backlog only after it resumes.
         session = int(session_ns(self._evidence) * slowest(self._evidence.run.test))
-        since = exchange.message.sent - session * 5 // 4 - LAG_NS // 2
+        since = exchange.message.sent - session * 5 // 4 - APPLIED_NS // 2
         heard = [*self._heard.get(broker_id, ()), *self._heard[NOBODY]]
         if not any(since <= time <= exchange.message.time for time in heard):
             self._report.broken(
                 "C18",
                 f"{exchange.where}: broker {broker_id} is refused as registered already, although "
                 "the registered incarnation was silent for longer than a session.",
+                limit=REGISTERED,
             )
 
     def _beat(self, exchange: Exchange) -> None:
@@ -317,7 +326,7 @@ class _Judge:
         what = f"heartbeat of broker {body['broker_id']} epoch {body['broker_epoch']}"
         if self._judge(exchange, what, answer["error_code"], codes):
             self._done(exchange, effects.heartbeat(self._history, exchange, answer))
-            self._done(exchange, self._departures.heartbeat(exchange))
+            self._done(exchange, self._departures.heartbeat(exchange), limit=DEPARTURE)
 
     def _unregister(self, exchange: Exchange) -> None:
         broker_id = exchange.request["broker_id"]
@@ -412,7 +421,7 @@ class _Judge:
         serves = message.api != "ApiVersions" and self._is_broker(message)
         wrong = self._shown.fault(exchange, fault, serves=serves)
         if wrong is not None:
-            self._report.broken("C20", wrong)
+            self._report.broken("C20", wrong, limit=SHOWN)
 
 
 def _name(code: int) -> str:

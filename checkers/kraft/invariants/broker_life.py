@@ -9,16 +9,21 @@ from __future__ import annotations
 
 from kraftwreck.checkers.kraft.answers.exchanges import Commits
 from kraftwreck.checkers.kraft.answers.state import StateHistory, Versions
-from kraftwreck.checkers.kraft.answers.taken_in import LAG_NS
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.limits import (
+    APPLIED_NS,
+    CLOCKS_NS,
+    FENCED_NS,
+    REPORTED,
+    SHUT_DOWN,
+    UNFENCED,
+)
 from kraftwreck.checkers.recorded.clocks import running_since
+from kraftwreck.checkers.suspicion import Limit
 from kraftwreck.histories.trace import TraceEvent
 
-SLACK_NS = 100_000_000
-"""How much the clocks of several hosts may differ after they were compared."""
-LATE_NS = 3_000_000_000
 _MS = 1_000_000
 RECOVERY, RUNNING, STOPPED = "recovery", "running", "stopped"
 
@@ -40,23 +45,26 @@ def check(evidence: Evidence, report: Report) -> None:
     for event in told:
         at = evidence.moment(event)
         if at is not None and event.node in ids:
-            wrong = _life(event, ids[event.node], at + SLACK_NS, commits, history)
+            wrong, limit = _life(event, ids[event.node], at, commits, history)
             report.held("C23")
             if wrong is not None:
-                report.broken("C23", f"{event.node} {wrong}", [event])
+                report.broken("C23", f"{event.node} {wrong}", [event], limit=limit)
 
 
 def _life(
-    event: TraceEvent, broker_id: int, until: int, commits: Commits, history: StateHistory
-) -> str | None:
+    event: TraceEvent, broker_id: int, at: int, commits: Commits, history: StateHistory
+) -> tuple[str | None, Limit | None]:
+    """Return what is wrong with a broker's state at ``at`` (ns), and the limit this depends on."""
     state, epoch = event.detail.get("state"), event.detail.get("broker_epoch", -1)
     if state == RECOVERY:
-        end, _ = commits.taken(event.node, until, event.incarnation)
-        if end <= epoch:
-            return f"recovers, but has applied its metadata only up to {end} (epoch {epoch})."
-        return None
+        # Both events are in the trace of one process: no time between them is needed.
+        end, _ = commits.taken(event.node, at, event.incarnation)
+        if end > epoch:
+            return None, None
+        return f"recovers, but has applied its metadata only up to {end} (epoch {epoch}).", None
     if state not in (RUNNING, STOPPED) or (state == STOPPED and "reason" in event.detail):
-        return None
+        return None, None
+    until = at + CLOCKS_NS
     versions = history.brokers.get(broker_id, Versions())
     stood = [
         (broker, end)
@@ -64,15 +72,15 @@ def _life(
         if broker is not None and broker.epoch == epoch
     ]
     if state == RUNNING and all(broker.fenced for broker, _ in stood):
-        return f"is in service (epoch {epoch}), but no record has unfenced it."
+        return f"is in service (epoch {epoch}), but no record has unfenced it.", UNFENCED
     if state == STOPPED and stood and not stood[-1][0].fenced:
         asked = next((i for i, (broker, _) in enumerate(stood) if broker.stopping), None)
         fenced = asked is None or any(broker.fenced for broker, _ in stood[asked:])
         since = commits.when(stood[-1][1])
         # A fenced broker may be unfenced again by a late heartbeat.
-        if not fenced or (since is not None and until - since > LATE_NS):
-            return f"ends its shutdown (epoch {epoch}), but no record has fenced it."
-    return None
+        if not fenced or (since is not None and until - since > FENCED_NS):
+            return f"ends its shutdown (epoch {epoch}), but no record has fenced it.", SHUT_DOWN
+    return None, None
 
 
 def _offsets(
@@ -99,11 +107,12 @@ def _offsets(
                 "I24",
                 f"{node} reports metadata offset {offset}, but has applied what lies below {end}.",
             )
-        since = running_since(message.sent, LAG_NS, evidence.pauses.get(node, ()))
+        since = running_since(message.sent, APPLIED_NS, evidence.pauses.get(node, ()))
         least, of = commits.taken(node, since)
         if of == life and offset < least - 1:
             report.broken(
                 "I24",
                 f"{node} reports metadata offset {offset}, but had applied what lies below {least}"
                 " long before.",
+                limit=REPORTED,
             )

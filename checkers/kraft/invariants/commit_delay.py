@@ -15,11 +15,11 @@ from typing import Any
 
 from kraftwreck.checkers.kraft.invariants.evidence import NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.limits import CALM_NS, NEWS
+from kraftwreck.checkers.suspicion import in_virtual_time
 from kraftwreck.histories.message import Message
 from kraftwreck.histories.trace import TraceEvent
 
-BEFORE_NS = 2_000_000_000
-"""How long nothing may have been wrong before a judged commit."""
 DOWNLOAD = "download"
 FEWEST = 8
 FEWEST_ELSEWHERE = 3
@@ -41,7 +41,7 @@ def check(evidence: Evidence, report: Report) -> None:
     report.unseen("L9", f"fewer than {FEWEST} commits in quiet times that a follower waited for")
     calm = _Calm(evidence)
     followers, commits = _positions(evidence)
-    quiet = [each for each in commits if calm.around(each[0] - BEFORE_NS, each[0] + bound)]
+    quiet = [each for each in commits if calm.around(each[0] - CALM_NS, each[0] + bound)]
     for node, positions in followers.items():
         _follower(evidence, report, node, positions, quiet, bound)
     _elsewhere(evidence, report, calm, bound)
@@ -84,6 +84,7 @@ def _follower(
             f"{bound / 1e6:.0f} ms late, although nothing was wrong; the first was the high "
             f"watermark {late[0].hw} of {late[0].node}.",
             [late[0]],
+            limit=NEWS,
         )
 
 
@@ -111,6 +112,7 @@ def _elsewhere(evidence: Evidence, report: Report, calm: _Calm, bound: int) -> N
                 f"{len(late)} of {judged} fetches that diverge or need a snapshot were not "
                 f"answered at once: that of {evidence.name(late[0].asker)} at offset "
                 f"{late[0].request.fetch_offset} after {wait:.0f} ms.",
+                limit=NEWS,
             )
 
 
@@ -123,7 +125,7 @@ def _fetches_all(test: dict[str, Any]) -> bool:
 def _bound(test: dict[str, Any]) -> int | None:
     """Return the longest delay (ns) of a commit's news; None if a waiting fetch is no slower."""
     knobs = test.get("knobs")
-    if test.get("simulated") is not True or not isinstance(knobs, dict):
+    if not in_virtual_time(test) or not isinstance(knobs, dict):
         return None
     if len(test.get("controllers") or ()) == 1:
         return None  # It commits at once, and its own disk, with snapshots to write, delays it.
@@ -145,7 +147,7 @@ class _Calm:
                 begun[fault.id] = fault.time
             else:
                 # Delayed or repeated messages arrive after the end and hold up all behind them.
-                later = BEFORE_NS if fault.kind in _LINGERING else 0
+                later = CALM_NS if fault.kind in _LINGERING else 0
                 spans.append((begun.pop(fault.id, fault.time), fault.done + later))
         spans.extend((time, 1 << 62) for time in begun.values())
         spans.sort()

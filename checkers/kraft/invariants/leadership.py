@@ -8,15 +8,10 @@ from collections.abc import Callable
 from kraftwreck.checkers.kraft.deposed import slack_ns, stale_leaders, timeout_ns
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.limits import CAPTURED_NS, CHECK_QUORUM, RESIGNATION, STEP_NS
 from kraftwreck.checkers.kraft.recorded.disk_log import disk_logs
 from kraftwreck.checkers.kraft.recorded.log_chain import Election
 from kraftwreck.histories.message import Message
-
-SLACK_NS = 1_000_000_000
-"""How much later a captured answer may be than the request that resets the leader's timer."""
-
-ROUNDING_NS = 1_000_000
-"""Rounding of a node's clock readings to the test's clock and back."""
 
 _PROOF = ("Fetch", "FetchSnapshot", "UpdateRaftVoter")
 """Requests of voters that reset the leader's check-quorum timer."""
@@ -31,7 +26,7 @@ def check(evidence: Evidence, report: Report) -> None:
     _one_leader(evidence, report)
     report.held("I15", trace.kinds.get("start", 0) + len(trace.chain.elections))
     for stale in stale_leaders(evidence.run, trace, [])[0]:
-        report.broken("I18", stale.explanation, stale.events)
+        report.broken("I18", stale.explanation, stale.events, limit=RESIGNATION)
     if len(trace.chain.elections) > 1:
         report.held("I18", len(trace.last_led))
     _check_quorum(evidence, report)
@@ -75,6 +70,9 @@ def _check_quorum(evidence: Evidence, report: Report) -> None:
     """I18: a leader that no majority fetches from resigns, by its own clock and capture."""
     if not evidence.captured:
         report.unseen("I18", f"one election at most, and {NO_MESSAGES}")
+        return
+    if evidence.own_inputs and evidence.run.capture is not None and evidence.run.capture.dropped:
+        report.unseen("I18", "some messages were not kept, fetches perhaps among them")
         return
     heard: dict[tuple[int, int], list[Message]] = {}
     for api in _PROOF:
@@ -129,6 +127,7 @@ def _reign(
             f"{node} still leads epoch {epoch} {(last - since) / 1e9:.1f} s after a majority of "
             f"{sorted(voters)} had fetched from it for the last time.",
             [election.event, last_event],
+            limit=None if evidence.own_inputs else CHECK_QUORUM,
         )
 
 
@@ -142,7 +141,7 @@ def _expiry_by_steps(evidence: Evidence, node: str, leader: int) -> Callable[[in
     steps, timeout = evidence.steps[leader], timeout_ns(evidence.run.test)
 
     def expired(since: int, now: int) -> bool:
-        deadline = evidence.after(node, since, timeout) + ROUNDING_NS
+        deadline = evidence.after(node, since, timeout) + STEP_NS
         first = bisect_right(steps, deadline)
         return first < len(steps) and steps[first] < now
 
@@ -151,7 +150,7 @@ def _expiry_by_steps(evidence: Evidence, node: str, leader: int) -> Callable[[in
 
 def _expiry_with_slack(evidence: Evidence, node: str) -> Callable[[int, int], bool]:
     """Return the same for messages that were captured when their answers arrived."""
-    slack, timeout = slack_ns(evidence.run.test) + SLACK_NS, timeout_ns(evidence.run.test)
+    slack, timeout = slack_ns(evidence.run.test) + CAPTURED_NS, timeout_ns(evidence.run.test)
 
     def expired(since: int, now: int) -> bool:
         return now > since + slack and now > evidence.after(node, since + slack, timeout)

@@ -10,15 +10,18 @@ from typing import NamedTuple
 
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.limits import (
+    BUSY,
+    ENDED,
+    MOST_ELECTIONS,
+    MOST_REQUESTS,
+    RECOVERED,
+    RECOVERED_NS,
+    SETTLED_NS,
+    STAYS,
+)
 from kraftwreck.checkers.kraft.recorded.node_track import Standing
-from kraftwreck.checkers.kraft.recovery import BOUND_NS, last_heal
-
-SETTLED_NS = 10_000_000_000
-"""Elections within this time are counted together."""
-
-MOST_ELECTIONS = 3
-MOST_REQUESTS = 20_000
-"""Requests of one node to another in a second; more is a busy loop."""
+from kraftwreck.checkers.kraft.recovery import last_heal
 
 _ALL = ("L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8")
 
@@ -31,7 +34,7 @@ class _Watch(NamedTuple):
 
     @property
     def long_enough(self) -> bool:
-        return self.until - self.healed >= BOUND_NS
+        return self.until - self.healed >= RECOVERED_NS
 
 
 def check(evidence: Evidence, report: Report) -> None:
@@ -92,12 +95,13 @@ def _leader(evidence: Evidence, report: Report, watch: _Watch, tracks: list[Stan
         report.unseen("L2", short)
     else:
         report.held("L2")
-        if _still_since(evidence, newest, watch.until - BOUND_NS):
+        if _still_since(evidence, newest, watch.until - RECOVERED_NS):
             report.broken(
                 "L2",
                 f"{newest.name} leads with log end {newest.last.leo}, and its high watermark has "
-                f"stayed at {newest.last.hw} for {BOUND_NS / 1e9:.0f} s.",
+                f"stayed at {newest.last.hw} for {RECOVERED_NS / 1e9:.0f} s.",
                 [newest.last],
+                limit=RECOVERED,
             )
     _observers(evidence, report, watch, tracks, newest)
     if not evidence.trace.voter_changes:
@@ -112,6 +116,7 @@ def _leader(evidence: Evidence, report: Report, watch: _Watch, tracks: list[Stan
             f"The voters of offset {newest.voters_offset} are not committed at the end (high "
             f"watermark {newest.last.hw}).",
             [newest.last],
+            limit=RECOVERED,
         )
 
 
@@ -134,6 +139,7 @@ def _stuck(
                 f"{track.name} is {track.state} of epoch {track.epoch} at the end, "
                 f"{(watch.until - watch.healed) / 1e9:.0f} s after the last fault.",
                 [track.last],
+                limit=RECOVERED,
             )
     who = "no node leads" if newest is None else f"{newest.name} leads epoch {newest.epoch}"
     apart = [t for t in tracks if t is not newest and t.state != "follower" and not _is_gone(t)]
@@ -143,6 +149,7 @@ def _stuck(
             "L1",
             f"{(watch.until - watch.healed) / 1e9:.0f} s after the last fault {who}; {states}.",
             [t.last for t in tracks if t.last is not None],
+            limit=RECOVERED,
         )
     report.held("L1", len(tracks))
     report.held("L4", len(tracks))
@@ -169,12 +176,13 @@ def _observers(
             report.unseen("L3", "not watched for long enough after the last fault")
         else:
             report.held("L3")
-            if _still_since(evidence, track, watch.until - BOUND_NS) and behind > 0:
+            if _still_since(evidence, track, watch.until - RECOVERED_NS) and behind > 0:
                 report.broken(
                     "L3",
                     f"{track.name}, an observer, is {behind} records behind the high watermark "
                     f"{leader.hw} at the end.",
                     [] if leader.last is None else [leader.last],
+                    limit=RECOVERED,
                 )
 
 
@@ -186,18 +194,19 @@ def _operations(evidence: Evidence, report: Report, watch: _Watch) -> None:
         return
     for call in begun:
         report.held("L5")
-        if call.completed is None and watch.until - call.invoked > 2 * BOUND_NS:
+        if call.completed is None and watch.until - call.invoked > 2 * RECOVERED_NS:
             report.broken(
                 "L5",
                 f"Operation {call.f} began {(watch.until - call.invoked) / 1e9:.0f} s before the "
                 "end and never completed.",
                 operations=call.indices,
+                limit=ENDED,
             )
 
 
 def _elections(evidence: Evidence, report: Report, watch: _Watch) -> None:
     """L7: without faults, a leader stays."""
-    begin = watch.healed + BOUND_NS
+    begin = watch.healed + RECOVERED_NS
     if watch.until - begin < SETTLED_NS:
         report.unseen("L7", "not watched for long enough after the last fault")
         return
@@ -215,6 +224,7 @@ def _elections(evidence: Evidence, report: Report, watch: _Watch) -> None:
                 f"{len(window)} elections within {SETTLED_NS / 1e9:.0f} s, "
                 f"{(window[0][0] - watch.healed) / 1e9:.0f} s after the last fault.",
                 [event for _, event in window],
+                limit=STAYS,
             )
             return
 
@@ -237,4 +247,5 @@ def _requests(evidence: Evidence, report: Report) -> None:
                 "L8",
                 f"{evidence.name(asker)} sent {count} requests to {evidence.name(replier)} in "
                 f"second {second}.",
+                limit=BUSY,
             )

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
-from kraftwreck.checkers.kraft.invariants.standing import LEADER, STEP_NS, Standing
+from kraftwreck.checkers.kraft.invariants.standing import LEADER, Standing
+from kraftwreck.checkers.kraft.limits import STEP_NS
 from kraftwreck.histories.message import Message
 from kraftwreck.nodes.protocol import errors
 

@@ -9,11 +9,9 @@ from typing import Any
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.limits import STALE_EPOCH, STALE_NS
 from kraftwreck.checkers.kraft.recorded.log_chain import Committed
 from kraftwreck.histories.message import Message
-
-LATE_NS = 5_000_000_000
-"""How long a request may have been under way before a newer registration was committed."""
 
 _FENCED_APIS = ("BrokerHeartbeat", "AlterPartition", "AllocateProducerIds", "AssignReplicasToDirs")
 
@@ -68,11 +66,12 @@ def _stale(evidence: Evidence, report: Report, controller: Controller) -> None:
             newer = [(e, offset) for e, offset in epochs.items() if e > epoch]
             for later, offset in newer:
                 since = _committed_at(evidence, evidence.trace.chain.committed.get(offset))
-                if since is not None and message.time > since + LATE_NS:
+                if since is not None and message.time > since + STALE_NS:
                     report.broken(
                         "C2",
                         f"{told} with epoch {epoch}, {(message.time - since) / 1e9:.1f} s after "
                         f"epoch {later} was committed.",
+                        limit=STALE_EPOCH,
                     )
 
 

@@ -12,12 +12,11 @@ from itertools import chain
 from kraftwreck.checkers.kraft.deposed import timeout_ns
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.limits import GIVEN_UP, RECENT
 from kraftwreck.histories.message import Message
 from kraftwreck.histories.trace import TraceEvent
 
 CHECK_QUORUM = "check-quorum"
-RECENT = 0.5
-"""The judged part of the timeout: messages need time, and clocks may drift."""
 
 
 def check(evidence: Evidence, report: Report) -> None:
@@ -73,6 +72,7 @@ def _heard(evidence: Evidence, report: Report, event: TraceEvent, voters: set[in
             f"{event.node} resigns as leader of epoch {event.epoch} because no majority of "
             f"{sorted(voters)} fetched from it; within {span / 1e9:.2f} s {names} did.",
             [event],
+            limit=GIVEN_UP,
         )
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.limits import RETENTION, RETENTION_NS, SERVED
 from kraftwreck.checkers.recorded.clocks import slowest
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.protocol import errors
 
 _MS = 1_000_000
-SLACK_NS = 3_000_000_000
 TINY = 1
 """A retention in bytes that every log exceeds."""
 
@@ -33,7 +33,7 @@ def check(evidence: Evidence, report: Report) -> None:
 def _old(evidence: Evidence, report: Report) -> None:
     """Judge whether two snapshots of one process stay for too long."""
     bound = evidence.setting("clean_interval_ms", 10_000) + _patience_ms(evidence)
-    span = int(bound * _MS * slowest(evidence.run.test)) + SLACK_NS
+    span = int(bound * _MS * slowest(evidence.run.test)) + RETENTION_NS
     made: dict[str, list[TraceEvent]] = {}
     told: set[str] = set()
     fetched = _fetches(evidence)
@@ -60,6 +60,7 @@ def _old(evidence: Evidence, report: Report) -> None:
                 f"{known[1].detail['end']} for {(now - since) / 1e9:.1f} s, although its "
                 f"retention is {TINY} byte.",
                 [known[0], known[1], event],
+                limit=RETENTION,
             )
 
 
@@ -101,4 +102,5 @@ def _fetched(evidence: Evidence, report: Report) -> None:
                     f"{evidence.name(message.replier)} has no snapshot ({key[2]}, {key[3]}) for "
                     f"{evidence.name(message.asker)}, although it served it "
                     f"{(message.time - before) / 1e6:.0f} ms before.",
+                    limit=SERVED,
                 )

@@ -14,15 +14,21 @@ from kraftwreck.checkers.kraft.invariants.broker_rules import HOLE
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.limits import (
+    POSSIBLE_NS,
+    SESSION,
+    SESSION_LEFT,
+    SESSION_MS,
+    SESSION_SLACK_NS,
+    SIMULATED_SESSION_SLACK_NS,
+)
 from kraftwreck.checkers.recorded.clocks import slowest
+from kraftwreck.checkers.suspicion import in_virtual_time
 from kraftwreck.histories.message import Message
 from kraftwreck.histories.operation import OK
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.protocol import errors
 
-SESSION_MS = 9000
-SLACK_NS = 3_000_000_000
-SIMULATED_SLACK_NS = 2_000_000_000
 _MS = 1_000_000
 _OF_BROKERS = ("beat", "ask", "twin", "restart", "unregister")
 """Operations by which a broker may have contact with the controller."""
@@ -31,8 +37,6 @@ NOBODY = -1
 """Stands for all brokers: a controller that claims gives each a new session."""
 STOPPING = "pending-controlled-shutdown"
 """The state that a broker reports as soon as its shutdown is requested."""
-POSSIBLE_NS = 500 * _MS
-"""The distance between the possible arrival times of a request that are tried."""
 
 
 class _Reign(NamedTuple):
@@ -59,7 +63,8 @@ def check(evidence: Evidence, report: Report) -> None:
         return
     # Silent brokers are looked for eight times in a session, and found one after the other.
     bound = int(session_ns(evidence) * slowest(evidence.run.test)) * 5 // 4
-    bound += SIMULATED_SLACK_NS if evidence.run.test.get("simulated") is True else SLACK_NS
+    virtual = in_virtual_time(evidence.run.test)
+    bound += SIMULATED_SESSION_SLACK_NS if virtual else SESSION_SLACK_NS
     unfenced = _unfenced(evidence)
     report.unseen("C16", "no broker was unfenced in the part of the log that is left")
     if unfenced is None:
@@ -180,6 +185,7 @@ def _judge(
                 f"{reign.node}, active controller, got no request of broker {broker_id} for more "
                 f"than {bound / 1e9:.1f} s and did not fence it.",
                 [reign.event],
+                limit=SESSION,
             )
             return
 
@@ -194,7 +200,7 @@ def _early(evidence: Evidence, report: Report) -> None:
     that may have sent want_fence, or are in controlled shutdown, are exempt. Only in the simulator
     it is known when a request was sent, and which node answered it.
     """
-    if evidence.run.test.get("simulated") is not True:
+    if not in_virtual_time(evidence.run.test):
         return
     chain = evidence.trace.chain
     span = session_ns(evidence) * 3 // 4
@@ -250,6 +256,7 @@ def _early(evidence: Evidence, report: Report) -> None:
                 f"{(at - begun) / 1e9:.2f} s after its claim and {(at - since) / 1e9:.2f} s after "
                 f"the last contact; a session lasts {session_ns(evidence) / 1e9:g} s.",
                 [claim, batch.event],
+                limit=SESSION_LEFT,
             )
 
 

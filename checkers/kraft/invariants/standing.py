@@ -7,11 +7,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
+from kraftwreck.checkers.kraft.limits import STEP_NS
 from kraftwreck.histories.message import Message
 from kraftwreck.histories.trace import TraceEvent
-
-STEP_NS = 1_000_000
-"""How much the times of a trace event and an answer of one step may differ."""
 
 LEADER, FOLLOWER, RESIGNED = "leader", "follower", "resigned"
 _MOVES = frozenset(("start", "state", "grant", "elected", "resign"))

@@ -18,16 +18,19 @@ from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.sessions import append_ns, reigns
+from kraftwreck.checkers.kraft.limits import (
+    ELECTIONS,
+    ELECTIONS_NS,
+    LONGEST_INTERVAL_NS,
+    SIMULATED_ELECTIONS_NS,
+)
 from kraftwreck.checkers.kraft.recorded.metadata_model import NO_LEADER, Partition, PartitionKey
 from kraftwreck.checkers.recorded.clocks import slowest
+from kraftwreck.checkers.suspicion import in_virtual_time
 
 REBALANCE = "leader_imbalance_check_interval_seconds"
 UNCLEAN = "unclean_leader_election_interval_ms"
-SLACK_NS = 2_000_000_000
-SIMULATED_SLACK_NS = 500_000_000
 _SECOND = 1_000_000_000
-LONGEST_NS = 10 * _SECOND
-"""Runs are too short for longer intervals."""
 
 
 def check(evidence: Evidence, report: Report) -> None:
@@ -35,26 +38,26 @@ def check(evidence: Evidence, report: Report) -> None:
     preferred = evidence.setting(REBALANCE, 300) * _SECOND
     unclean = evidence.setting(UNCLEAN, 300_000) * 1_000_000
     report.unseen("L12", "the intervals are minutes long, or no such election was needed")
-    if min(preferred, unclean) > LONGEST_NS or evidence.trace.gaps:
+    if min(preferred, unclean) > LONGEST_INTERVAL_NS or evidence.trace.gaps:
         return
     history = Controller.of(evidence).history
     if not history.whole or evidence.log.missing:
         report.unseen("L12", NO_LOG)
         return
     commits, drift = Commits.of(evidence), slowest(evidence.run.test)
-    simulated = evidence.run.test.get("simulated") is True
+    simulated = in_virtual_time(evidence.run.test)
     troubled = any(fault.kind == "disk" for fault in evidence.run.faults)
-    exact = append_ns(evidence) + SIMULATED_SLACK_NS if simulated and not troubled else 0
+    exact = append_ns(evidence) + SIMULATED_ELECTIONS_NS if simulated and not troubled else 0
     reigned = [(reign.begun, reign.last) for reign in reigns(evidence)]
     for key, first, last, kind in _wanting(history):
         interval = preferred if kind == "preferred" else unclean
-        if interval > LONGEST_NS:
+        if interval > LONGEST_INTERVAL_NS:
             continue
         since, until = commits.when(first), commits.written(last)
         if since is None:
             continue
         report.held("L12")
-        bound = int(interval * drift) + (exact or int(interval * drift) + SLACK_NS)
+        bound = int(interval * drift) + (exact or int(interval * drift) + ELECTIONS_NS)
         for begun, ended in reigned:
             waited = min(until, ended) - max(since, begun)
             if waited > bound:
@@ -64,6 +67,7 @@ def check(evidence: Evidence, report: Report) -> None:
                     f"{name}-{key[1]} waits for its {kind} election from offset {first} on for "
                     f"{waited / 1e9:.1f} s of one controller's time; the interval is "
                     f"{interval / 1e9:g} s.",
+                    limit=ELECTIONS,
                 )
                 return
 

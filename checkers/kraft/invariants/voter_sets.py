@@ -14,6 +14,7 @@ from kraftwreck.checkers.kraft.answers.exchanges import Commits
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.limits import STEP_NS
 from kraftwreck.checkers.kraft.recorded.committed_log import DECODING, control_records
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch, disk_logs, read_batches
 from kraftwreck.checkers.kraft.recorded.node_track import NO_DIRECTORY
@@ -33,8 +34,6 @@ such a record. A batch without a key was never read."""
 
 
 NO_CHANGE = "no change of the voters in this run"
-STEP_NS = 1_000_000
-"""How much the times of a trace event and an answer of one step may differ."""
 
 
 @dataclass(slots=True)

@@ -6,11 +6,9 @@ from __future__ import annotations
 from kraftwreck.checkers.kraft.deposed import timeout_ns
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.limits import BACKLOG_NS, REQUEST_TIMEOUT_MS, STICKINESS
 
 _MS = 1_000_000
-REQUEST_TIMEOUT_MS = 2000
-_BACKLOG_NS = 400_000_000
-"""How long a resumed process may take to process its backlog."""
 
 
 def check(evidence: Evidence, report: Report) -> None:
@@ -105,7 +103,7 @@ def _stickiness(evidence: Evidence, report: Report) -> None:
             time
             for time in answers
             if begun < time < at
-            and not any(begin <= time < end + _BACKLOG_NS for begin, end in stopped)
+            and not any(begin <= time < end + BACKLOG_NS for begin, end in stopped)
         ]
         count = len(known)
         report.held("I17")
@@ -117,4 +115,5 @@ def _stickiness(evidence: Evidence, report: Report) -> None:
                 f"fetched from it {count} times, and yet granted a pre-vote to "
                 f"{evidence.name(event.detail['candidate'])}.",
                 [event],
+                limit=STICKINESS,
             )

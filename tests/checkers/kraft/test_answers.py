@@ -16,15 +16,15 @@ from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.recorded.capture import Capture
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.nodes.protocol import errors
+from tests.checkers.breaks import findings
 
 TOPIC = bytes(15) + b"\x99"
 SECOND = 1_000_000_000
 
 
 def broken(run: RunData) -> set[str]:
-    result = check(run)
-    assert result.error is None
-    return {anomaly.type for anomaly in result.anomalies}
+    assert check(run).error is None
+    return {anomaly.type for anomaly in findings(run)}
 
 
 @pytest.fixture
@@ -297,10 +297,10 @@ def test_c18_without_brokers_replicas_may_be_put_on_voters(
                     num_partitions=-1, replication_factor=-1)  # fmt: skip
     quorum.write(records.topic(), records.partition([3, 2]))
     tell(capture, quorum, "CreateTopics", wanted, done(topic_id=TOPIC), since=since)
-    found = [a.explanation for a in check(make_run(None, quorum, capture=capture)).anomalies]
+    found = [a.explanation for a in findings(make_run(None, quorum, capture=capture))]
     assert any("INVALID_REPLICA_ASSIGNMENT" in text for text in found) == registered, found
     tell(capture, quorum, "CreateTopics", wanted, done(39), since=since)
-    texts = [a.explanation for a in check(make_run(None, quorum, capture=capture)).anomalies]
+    texts = [a.explanation for a in findings(make_run(None, quorum, capture=capture))]
     assert not any("with INVALID_REPLICA_ASSIGNMENT;" in text for text in texts)
 
 
@@ -320,7 +320,7 @@ def test_c19_a_broker_allowed_to_shut_down_leads_nothing(
     cluster.write(records.change(isr=[1], leader=1), records.fence(2, epoch, 1))
     told = {**told, "is_fenced": True, "should_shut_down": True}
     tell(capture, cluster, "BrokerHeartbeat", body, told, since=since)
-    found = [a.explanation for a in check(make_run(None, cluster, capture=capture)).anomalies]
+    found = [a.explanation for a in findings(make_run(None, cluster, capture=capture))]
     assert any("although it leads" in text for text in found) == leads, found
 
 

@@ -12,7 +12,7 @@ from kraftwreck.checkers.kraft.invariants.sessions import decided_at
 from kraftwreck.checkers.kraft.recorded.capture import Capture
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.nodes.log.batch import encode_batch
-from tests.checkers.breaks import broken
+from tests.checkers.breaks import broken, findings
 
 TOPIC = bytes(15) + b"\x99"
 SECOND = 1_000_000_000
@@ -272,7 +272,7 @@ def test_c16_no_broker_is_fenced_before_its_session_ends(
     brokers.time += after_s
     brokers.write(records.change(isr=[1]), records.fence(2, brokers.epochs[2], 1))
     run = make_run(None, brokers, capture=capture, simulated=True)
-    told = [a.explanation for a in check(run).anomalies if a.type == "C16"]
+    told = [a.explanation for a in findings(run) if a.type == "C16"]
     assert bool(told) != right, told
 
 
@@ -291,7 +291,7 @@ def test_c16_a_broker_that_stops_need_not_live_to_be_answered(
     brokers.event("n2", "broker", {"state": state, "broker_epoch": epoch})
     brokers.write(records.change(isr=[1]), records.fence(2, epoch, 1))
     run = make_run(None, brokers, capture=capture, simulated=True)
-    told = [a.explanation for a in check(run).anomalies if a.type == "C16"]
+    told = [a.explanation for a in findings(run) if a.type == "C16"]
     assert bool(told) != stops, told
 
 
@@ -312,5 +312,5 @@ def test_c16_a_wish_to_be_fenced_counts_however_long_it_was_on_its_way(
     brokers.time += 1
     brokers.write(records.change(isr=[1]), records.fence(2, brokers.epochs[2], 1))
     run = make_run(None, brokers, capture=capture, simulated=True)
-    told = [a.explanation for a in check(run).anomalies if a.type == "C16"]
+    told = [a.explanation for a in findings(run) if a.type == "C16"]
     assert bool(told) != right, told

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from kraftwreck.checkers.kraft.invariants import check
 from kraftwreck.checkers.kraft.recorded.capture import Capture
 from kraftwreck.nodes.consensus.kraft.messages import FetchSnapshotRequest, FetchSnapshotResponse
 from kraftwreck.nodes.protocol import errors
+from tests.checkers.breaks import findings
 
 MakeRun = Callable[..., Any]
 SECOND = 1_000_000_000
@@ -19,7 +19,7 @@ TINY = {"node": {"retention_bytes": 1, "clean_interval_ms": 500, "fetch_timeout_
 
 
 def found(run: Any, invariant: str) -> list[str]:
-    return [a.type for a in check(run).anomalies if a.type == invariant]
+    return [a.type for a in findings(run) if a.type == invariant]
 
 
 def made(quorum: Any, end: int) -> None:

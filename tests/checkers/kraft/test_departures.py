@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.checkers.kraft.invariants import check
 from kraftwreck.checkers.kraft.recorded.capture import Capture
+from tests.checkers.breaks import findings
 
 SECOND = 1_000_000_000
 
@@ -58,7 +58,7 @@ def shutdown(cluster: Any, records: Any, capture: Capture) -> Shutdown:
 def wrong(shutdown: Shutdown, make_run: Callable[..., Any]) -> Callable[[], list[str]]:
     def judge() -> list[str]:
         run = make_run(None, shutdown.cluster, capture=shutdown.capture)
-        return [a.explanation for a in check(run).anomalies if a.type == "C19"]
+        return [a.explanation for a in findings(run) if a.type == "C19"]
 
     return judge
 

@@ -15,7 +15,6 @@ from kraftwreck.checkers.kraft import recovery
 from kraftwreck.checkers.kraft.answers.config_values import is_legal
 from kraftwreck.checkers.kraft.answers.refusals import is_legal_name, is_online
 from kraftwreck.checkers.kraft.answers.state import BROKER, TOPIC, State
-from kraftwreck.checkers.kraft.invariants import check
 from kraftwreck.checkers.kraft.invariants.broker_rules import BrokerRules
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.leadership import _expiry_by_steps
@@ -27,14 +26,14 @@ from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
 from kraftwreck.checkers.kraft.recorded.metadata_model import MetadataModel, Partition
 from kraftwreck.histories.message import Message
 from kraftwreck.nodes.consensus.kraft.messages import FetchRequest, FetchResponse
-from tests.checkers.breaks import broken
+from tests.checkers.breaks import broken, findings
 
 MakeRun = Callable[..., Any]
 SECOND = 1_000_000_000
 
 
 def found(run: Any, invariant: str) -> bool:
-    return any(each.type == invariant for each in check(run).anomalies)
+    return any(each.type == invariant for each in findings(run))
 
 
 # --- requests -----------------------------------------------------------------------------------
@@ -97,7 +96,7 @@ def test_an_operation_succeeds_within_30_s(
     begun = min(op.time for op in history.ops)
     history.time = begun / 1e9 + waits_s - 1e-3
     history.did(0, "write", 2)
-    assert recovery.check(make_run(history, quorum)).valid is valid
+    assert (findings(make_run(history, quorum), recovery.check) == []) is valid
 
 
 @pytest.fixture

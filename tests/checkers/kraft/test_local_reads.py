@@ -9,10 +9,10 @@ import pytest
 
 from kraftwreck.checkers.kraft.answers.reads import describe_partitions
 from kraftwreck.checkers.kraft.answers.state import State
-from kraftwreck.checkers.kraft.invariants import check
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.recorded.capture import Capture
+from tests.checkers.breaks import findings
 
 SECOND = 1_000_000_000
 
@@ -114,5 +114,5 @@ def test_a_broker_that_starts_serves_once_it_has_caught_up(
     body = asked(("zzz", 0))
     capture.api(now, -1, 3, "DescribeTopicPartitions", body, answer, now - 1_000_000)
     run = make_run(None, cluster, capture=capture, controllers=["n1", "n2"])
-    found = [a.explanation for a in check(run).anomalies if a.type == "C20"]
+    found = [a.explanation for a in findings(run) if a.type == "C20"]
     assert found == [] if caught_up else "serves only once it has caught up" in found[0]

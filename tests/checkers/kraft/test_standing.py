@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.checkers.kraft.invariants import check
 from kraftwreck.checkers.kraft.recorded.capture import Capture
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.consensus.kraft.messages import (
@@ -25,6 +24,7 @@ from kraftwreck.nodes.consensus.kraft.messages import (
     VoteResponse,
 )
 from kraftwreck.nodes.protocol import errors
+from tests.checkers.breaks import findings
 
 DISKS = {1: b"\x11" * 16, 2: b"\x22" * 16, 3: b"\x33" * 16}
 FENCED, UNKNOWN = errors.FENCED_LEADER_EPOCH, errors.UNKNOWN_LEADER_EPOCH
@@ -33,7 +33,7 @@ MakeRun = Callable[..., Any]
 
 
 def found(run: Any, *ids: str) -> list[str]:
-    return [a.type for a in check(run).anomalies if a.type in (ids or ("I33", "L10", "C22"))]
+    return [a.type for a in findings(run) if a.type in (ids or ("I33", "L10", "C22"))]
 
 
 def now(quorum: Any) -> int:

@@ -1,0 +1,259 @@
+"""The time limits of KRaft's rules, each with its reason.
+
+Values are in nanoseconds. The ``SIMULATED`` ones are exact: links, disks and clocks of the
+simulator are no slower. Those for hosts are guesses, so what exceeds them is a suspicion there, see
+:mod:`checkers.suspicion` and :data:`LIMITS`. The allowance for a slow disk, which counts as a
+pause, is :data:`checkers.recorded.clocks.FLUSH_NS`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftwreck.checkers.suspicion import Limit
+
+_MS: Final = 1_000_000
+_SECOND: Final = 1_000_000_000
+
+# --- settings of nodes that a run does not name ---------------------------------------------------
+
+FETCH_TIMEOUT_MS: Final = 2000
+REQUEST_TIMEOUT_MS: Final = 2000
+SESSION_MS: Final = 9000
+
+# --- resolution -----------------------------------------------------------------------------------
+
+STEP_NS: Final = _MS
+"""How much the times of events of one step may differ: input logs, traces and messages round the
+same clock reading differently. Rounding is no passing time."""
+
+# --- leaders --------------------------------------------------------------------------------------
+
+RESIGNATION_NS: Final = 2 * _SECOND
+"""Allowance for real machines: scheduling, connections, errors of clock comparison."""
+
+SIMULATED_RESIGNATION_NS: Final = _SECOND
+"""In the simulator only messages are late, and never by more than this."""
+
+IN_FLIGHT_NS: Final = _SECOND
+"""How long after an election a fetch sent before it may still arrive."""
+
+CAPTURED_NS: Final = _SECOND
+"""How much later a captured answer may be than the request that resets the leader's timer."""
+
+RECENT: Final = 0.5
+"""The part of the leader's timeout in which fetches are recent: messages need time, and clocks may
+drift."""
+
+BACKLOG_NS: Final = 400 * _MS
+"""How long a resumed process may take to process its backlog."""
+
+RESIGNATION: Final = Limit(
+    ("I18", "stale-leader"),
+    "1.5 fetch timeouts after the election of a successor, and 2 s",
+    "A busy machine delays the last fetches of a deposed leader, and its resignation.",
+)
+CHECK_QUORUM: Final = Limit(
+    ("I18",),
+    "1.5 fetch timeouts after the last fetches of a majority, and 3 s",
+    "The leader's own input log is missing, and a busy machine delays captured answers.",
+)
+STICKINESS: Final = Limit(
+    ("I17",),
+    "one fetch timeout after an answer to a fetch",
+    "A node that a busy machine held up drops answers to requests that have timed out.",
+)
+GIVEN_UP: Final = Limit(
+    ("L10",),
+    "half the leader's timeout before it resigns",
+    "Fetches that waited for the leader's process do not count in time.",
+    on_hosts=False,
+)
+
+# --- brokers --------------------------------------------------------------------------------------
+
+STALE_NS: Final = 5 * _SECOND
+"""How long a request may have been under way before a newer registration was committed."""
+
+SESSION_SLACK_NS: Final = 3 * _SECOND
+"""How long beyond a session and a quarter a host may take to fence a silent broker."""
+
+SIMULATED_SESSION_SLACK_NS: Final = 2 * _SECOND
+"""The same in the simulator: a commit on its slowest disks."""
+
+POSSIBLE_NS: Final = 500 * _MS
+"""The distance between the possible arrival times of a request that are tried."""
+
+CLOCKS_NS: Final = 100 * _MS
+"""How much the clocks of several hosts may differ after they were compared."""
+
+FENCED_NS: Final = 3 * _SECOND
+"""How long a fenced broker may need to learn of it and end its shutdown: a late heartbeat may have
+unfenced it meanwhile."""
+
+APPLIED_NS: Final = _SECOND
+"""How long a running node may take to answer with what it has received."""
+
+STALE_EPOCH: Final = Limit(
+    ("C2",),
+    "5 s after the commit of a newer registration",
+    "A request may be under way for longer.",
+    on_hosts=False,
+)
+SESSION: Final = Limit(
+    ("C16",),
+    "1.25 sessions after the last contact, and 3 s (2 s in the simulator)",
+    "A busy machine delays the controller's timers and its writes.",
+)
+SESSION_LEFT: Final = Limit(
+    ("C16",),
+    "three quarters of a session, before which no silent broker is fenced",
+    "When a request was sent, and when the controller decided, is unknown.",
+    on_hosts=False,
+)
+REGISTERED: Final = Limit(
+    ("C18",),
+    "1.25 sessions and 0.5 s of silence, after which a broker id is free",
+    "A busy machine delays the controller's timers.",
+    on_hosts=False,
+)
+UNFENCED: Final = Limit(
+    ("C23",),
+    "the commit of the record that unfences a broker, and 0.1 s, for its service",
+    "The clocks of hosts are compared only with errors.",
+)
+SHUT_DOWN: Final = Limit(
+    ("C23",),
+    "3 s after a fenced broker was unfenced again, for the end of its shutdown",
+    "A busy machine delays the answers to its heartbeats.",
+)
+REPORTED: Final = Limit(
+    ("I24",),
+    "1 s of running, for what a node has applied to show in its heartbeats",
+    "A busy machine delays any step of a node.",
+    on_hosts=False,
+)
+SHOWN: Final = Limit(
+    ("C20",),
+    "1 s of running, for what a node has applied to show in its answers",
+    "A busy machine delays any step of a node.",
+    on_hosts=False,
+)
+DEPARTURE: Final = Limit(
+    ("C19",),
+    "three fifths of a session between heartbeats, within which a broker is alive",
+    "A busy machine delays heartbeats.",
+    on_hosts=False,
+)
+
+# --- periodic work, and news ----------------------------------------------------------------------
+
+ELECTIONS_NS: Final = 2 * _SECOND
+"""How much longer than two intervals a host may take for an election by the controller."""
+
+SIMULATED_ELECTIONS_NS: Final = 500 * _MS
+"""How much longer than an interval and a commit it takes in the simulator."""
+
+LONGEST_INTERVAL_NS: Final = 10 * _SECOND
+"""Runs are too short for longer intervals between elections by the controller."""
+
+RETENTION_NS: Final = 3 * _SECOND
+"""How much longer than a cleaning interval and a fetch timeout an old snapshot may stay."""
+
+CALM_NS: Final = 2 * _SECOND
+"""How long nothing may have been wrong before a judged commit."""
+
+ELECTIONS: Final = Limit(
+    ("L12",),
+    "two intervals of the controller and 2 s (in the simulator one interval, 0.5 s and a commit)",
+    "A busy machine delays the controller's timers and its writes.",
+)
+RETENTION: Final = Limit(
+    ("L11",),
+    "a cleaning interval, a fetch timeout and 3 s for the deletion of an old snapshot",
+    "A slow disk delays the deletion.",
+)
+SERVED: Final = Limit(
+    ("L11",),
+    "a quarter of a fetch timeout in which a snapshot that was served stays",
+    "A message may be under way for longer.",
+    on_hosts=False,
+)
+NEWS: Final = Limit(
+    ("L9",),
+    "three latencies of the slowest link and four of the slowest disk for the news of a commit",
+    "Only the simulator knows how slow links and disks are.",
+    on_hosts=False,
+)
+
+# --- liveness -------------------------------------------------------------------------------------
+
+RECOVERED_NS: Final = 30 * _SECOND
+"""How long after the last fault a cluster may take to serve and to agree: many election timeouts,
+and the retries of clients."""
+
+SETTLED_NS: Final = 10 * _SECOND
+"""Elections within this time are counted together."""
+
+MOST_ELECTIONS: Final = 3
+MOST_REQUESTS: Final = 20_000
+"""Requests of one node to another in a second; more is a busy loop."""
+
+RECOVERED: Final = Limit(
+    ("no-recovery", "L1", "L2", "L3", "L4", "L6"),
+    "30 s after the last fault",
+    "A busy machine may need longer for an election and for the retries of clients.",
+    claimed=True,
+)
+ENDED: Final = Limit(
+    ("L5",),
+    "60 s for an operation",
+    "A busy machine may need longer, also for the clients.",
+    claimed=True,
+)
+STAYS: Final = Limit(
+    ("L7",),
+    "at most three elections in 10 s without faults",
+    "A busy machine exceeds election timeouts without a fault.",
+    claimed=True,
+)
+BUSY: Final = Limit(
+    ("L8",),
+    "at most 20,000 requests in a second",
+    "A node that was held up receives the requests of a longer time in one second.",
+)
+
+LIMITS: Final = (
+    RESIGNATION,
+    CHECK_QUORUM,
+    STICKINESS,
+    GIVEN_UP,
+    STALE_EPOCH,
+    SESSION,
+    SESSION_LEFT,
+    REGISTERED,
+    UNFENCED,
+    SHUT_DOWN,
+    REPORTED,
+    SHOWN,
+    DEPARTURE,
+    ELECTIONS,
+    RETENTION,
+    SERVED,
+    NEWS,
+    RECOVERED,
+    ENDED,
+    STAYS,
+    BUSY,
+)
+"""All limits that findings depend on, as in docs/invariants.md."""
+
+
+def table() -> list[str]:
+    """Return :data:`LIMITS` as the lines of a Markdown table."""
+    lines = ["| rules | limit | on hosts | why it proves nothing there |", "|---|---|---|---|"]
+    for limit in LIMITS:
+        verdict = "run unknown" if limit.claimed else "run stays valid"
+        told = f"suspicion, {verdict}" if limit.on_hosts else "not judged"
+        lines.append(f"| {', '.join(limit.rules)} | {limit.bound} | {told} | {limit.why} |")
+    return lines
