@@ -46,6 +46,11 @@ class Attempt:
     judged: Judged
 
     @property
+    def answer_run(self) -> str | None:
+        """The run folder that its answer names."""
+        return None if self.answer is None else self.answer.run
+
+    @property
     def cpu_s(self) -> float:
         """CPU seconds of its processes."""
         answered = self.answer.cpu_s if self.answer is not None else 0.0

@@ -1,7 +1,7 @@
 """The night as JUnit XML: one test case per cell, and per stored case of the corpus.
 
-Invalid is a ``failure``. A harness failure, a flake or an unknown verdict is an ``error``. A test
-case per run would give a hundred thousand lines, too many for servers.
+Invalid is a ``failure``. A harness failure, a flake, an unknown verdict or a suspicion that came
+back is an ``error``. A test case per run would give a hundred thousand lines, too many for servers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def _case(suite: Tree.Element, tree: str, cell: str, records: Sequence[Record]) 
         suite, "testcase", classname=_text(tree), name=_text(cell), time=f"{seconds:.3f}"
     )
     broken = [record for record in records if record.klass == "system"]
-    rest = [r for r in records if r.klass != "system" and (r.red or r.valid == "unknown")]
+    rest = [
+        r for r in records if r.klass != "system" and (r.red or r.raised or r.valid == "unknown")
+    ]
     for kind, reds in (("failure", broken), ("error", rest)):
         if reds:
             problem = Tree.SubElement(

@@ -28,6 +28,14 @@ def metrics(night: Night, records: Sequence[Record]) -> str:
         ("cpu_seconds", "CPU time of all runs.", [(name, night.cpu_s)]),
         ("simulated_seconds", "Virtual time of all runs.", [(name, night.sim_s)]),
         ("failure_kinds", "Different ways in which builds failed.", _kinds(night)),
+        (
+            "suspicious_runs", "Runs with suspicions, by whether one came back.",
+            [
+                ({**name, "back": _word(back)},
+                 sum(bool(r.suspicions) and bool(r.raised) is back for r in records))
+                for back in (False, True)
+            ],
+        ),
         ("planted_bugs", "Builds with a planted bug.", _planted(night)),
         (
             "fault_pairs", "Ordered pairs of fault classes that occurred, by kind of cluster.",

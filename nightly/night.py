@@ -216,6 +216,9 @@ class Work:
             self._say(f"  {record.why}")
             if record.repeat:
                 self._say(f"  repeat: {record.repeat}")
+        elif record.suspicions:
+            rules = ", ".join(f"{each.checker}: {each.type}" for each in record.suspicions)
+            self._say(f"  {record.why if record.raised else f'suspected once: {rules}'}")
 
     def _left(self, done: int) -> str:
         """Return how long the night may still take."""

@@ -1,7 +1,8 @@
 """One planned run from its first attempt to its line in the journal.
 
 Red runs are repeated once: the result of a simulated run must be the same, and a failure of the
-harness or the machine may not recur. The first failure of each kind is shrunk.
+harness or the machine may not recur. So are runs with suspicions; those that come back are raised.
+The first failure of each kind is shrunk.
 """
 
 from __future__ import annotations
@@ -82,6 +83,8 @@ class Runner:
             # One folder is enough for equal failures of planted bugs.
             keep = tree == CLEAN or like is None
             attempts.append(self._attempts.make(planned, red, keep=keep, began=began))
+        elif klass is None and _suspicions(attempts[0]):
+            attempts.append(self._attempts.make(planned, red, keep=False, began=began))
         record = self._record(planned, attempts, simulated)
         record.started = started
         record.like = like if record.klass == "system" else None
@@ -109,8 +112,10 @@ class Runner:
     def _record(self, planned: Planned, attempts: list[Attempt], simulated: bool) -> Record:
         first, last = attempts[0], attempts[-1]
         klass, was, why = conclude(attempts, simulated)
-        # A proof stays a proof: a system failure that did not recur is recorded as it was.
-        told = first if klass == "flake" and was == "system" else last
+        # A proof stays a proof: a system failure that did not recur is recorded as it was. A
+        # suspicion is repeated to learn more: a repetition that failed tells nothing.
+        in_vain = first.judged.klass is None and last.judged.klass not in (None, "system")
+        told = first if in_vain or (klass == "flake" and was == "system") else last
         answer = told.answer
         cell = planned.cell
         record = Record(
@@ -131,6 +136,11 @@ class Runner:
             seconds=round(sum(attempt.ended.seconds for attempt in attempts), 3),
             cpu_s=round(sum(attempt.cpu_s for attempt in attempts), 3),
             attempts=len(attempts),
+            suspicions=[
+                *_suspicions(first),
+                *(s for s in _suspicions(last) if not _among(s, _suspicions(first))),
+            ],
+            raised=raised(attempts),
         )
         if answer is not None:
             record.valid = answer.valid
@@ -141,7 +151,7 @@ class Runner:
             record.workload = answer.workload or record.workload
             record.faults = answer.faults if cell is None else record.faults
             record.seed = answer.seed if cell is None else planned.seed
-            record.run = _relative(last.answer.run if last.answer else None, self._config)
+            record.run = _relative((told if in_vain else last).answer_run, self._config)
         return record
 
     def _keep(self, planned: Planned, record: Record, red: Path) -> None:
@@ -171,6 +181,11 @@ def conclude(
     """Return the class of a run by its attempts, the first class of a flake, and the reason."""
     first, last = attempts[0], attempts[-1]
     klass, why = first.judged.klass, first.judged.why
+    if klass is None and last.judged.klass == "system":
+        return "system", None, last.judged.why  # The repetition of a suspicion proved more.
+    if klass is None and (back := raised(attempts)):
+        told = "; ".join(f"{each.checker}: {each.type}: {each.explanation}" for each in back)
+        return None, None, f"suspected twice: {told}"
     if len(attempts) == 1 or klass is None:
         return klass, None, why
     if klass == "system":
@@ -186,6 +201,22 @@ def conclude(
         return "flake", klass, f"{why}; no failure at the second attempt"
     # A second attempt may prove more than the first.
     return last.judged.klass, None, last.judged.why
+
+
+def raised(attempts: list[Attempt]) -> list[Failure]:
+    """Return the suspicions of rules that two attempts at a run suspected."""
+    if len(attempts) == 1:
+        return []
+    again = _suspicions(attempts[-1])
+    return [each for each in _suspicions(attempts[0]) if _among(each, again)]
+
+
+def _suspicions(attempt: Attempt) -> list[Failure]:
+    return [] if attempt.answer is None else attempt.answer.suspicions
+
+
+def _among(one: Failure, others: list[Failure]) -> bool:
+    return any(one.same(other) for other in others)
 
 
 def _same(one: list[Failure], other: list[Failure]) -> bool:

@@ -18,7 +18,7 @@ RUNS = "runs.jsonl"
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """A violation found by a checker: the first anomaly of a type."""
+    """A violation found by a checker: the first anomaly, or the first suspicion, of a type."""
 
     checker: str
     type: str
@@ -47,6 +47,8 @@ class Record(msgspec.Struct, kw_only=True, rename={"klass": "class"}):
     was: Class | None = None
     why: str | None = None
     failures: list[Failure] = []
+    suspicions: list[Failure] = []
+    raised: list[Failure] = []
     run: str | None = None
     case: str | None = None
     shrunk: str | None = None

@@ -52,6 +52,7 @@ class Answer(msgspec.Struct, kw_only=True):
     valid: Valid
     exit_code: int = 0
     failures: list[Failure] = []
+    suspicions: list[Failure] = []
     unknown: list[str] = []
     trouble: str | None = None
     workload: str = ""

@@ -22,6 +22,7 @@ def summary(night: Night, records: Sequence[Record]) -> str:
     lines = [f"# Night {night.name}: {headline(night)}", "", *_numbers(night, records), ""]
     lines += _kinds("Broken", clean)
     lines += _corpus(records)
+    lines += _suspicions(records)
     lines += _troubles(records, night)
     lines += _planted(night, planted)
     lines += _cells(records)
@@ -45,6 +46,8 @@ def headline(night: Night) -> str:
         parts.append(f"{_many(ours, 'run')} failed in the harness or on the machine")
     elif unsure:
         parts.append(f"{_many(unsure, 'run')} proved nothing")
+    if raised := night.counts.get("raised", 0):
+        parts.append(f"a suspicion came back in {_many(raised, 'run')}")
     parts += [f"{cluster} was abandoned" for cluster in night.given_up]
     if night.state == "interrupted":
         reason = f" ({night.reason})" if night.reason not in (None, "interrupted") else ""
@@ -95,6 +98,25 @@ def _kinds(title: str, kinds: Sequence[Kind]) -> list[str]:
         lines.append(f"  repeat: `{kind.repeat}`" + (" (shrunk)" if kind.shrunk else ""))
     if len(kinds) > _MOST_KINDS:
         lines.append(f"- and {len(kinds) - _MOST_KINDS} more")
+    return [*lines, ""]
+
+
+def _suspicions(records: Sequence[Record]) -> list[str]:
+    """List suspicions: those that came back when their run was repeated, then the others."""
+    told = [record for record in records if record.suspicions]
+    if not told:
+        return []
+    told.sort(key=lambda record: not record.raised)
+    lines = ["## Suspicions", "", "| run | came back | cell | what | repeat |"]
+    lines += ["|---|---|---|---|---|"]
+    for record in told[:_MOST_LINES]:
+        shown = record.raised or record.suspicions
+        what = _plain("; ".join(f"{s.checker}: {s.type}: {s.explanation}" for s in shown))
+        repeat = _cell(record.repeat) if record.repeat else ""
+        back = "**yes**" if record.raised else "no"
+        lines.append(f"| {record.n} | {back} | {_cell(record.cell)} | {what} | {repeat} |")
+    if len(told) > _MOST_LINES:
+        lines.append(f"| | | | and {len(told) - _MOST_LINES} more | |")
     return [*lines, ""]
 
 

@@ -85,13 +85,15 @@ def total(night: Night, records: Sequence[Record], coverage: Mapping[str, Covera
 
 
 def counts(records: Sequence[Record]) -> dict[str, int]:
-    """Return the number of runs by verdict and by class."""
+    """Return the number of runs by verdict, by class, and with suspicions."""
     told = {
         "runs": len(records),
         "valid": sum(record.valid is True for record in records),
         "invalid": sum(record.valid is False for record in records),
         "unknown": sum(record.valid == "unknown" for record in records),
     }
+    told["suspected"] = sum(bool(record.suspicions) for record in records)
+    told["raised"] = sum(bool(r.raised) and not r.planted for r in records)
     return told | {name: sum(record.klass == name for record in records) for name in CLASSES}
 
 
@@ -124,7 +126,8 @@ def kinds(records: Sequence[Record]) -> list[Kind]:
 def exit_code(records: Sequence[Record], *, planted_fail: bool, failed: bool = False) -> int:
     """Return the exit code of a finished night, by its runs.
 
-    Proven anomalies outrank harness failures, and these outrank unknown verdicts. Without
+    Proven anomalies outrank harness failures, and these outrank unknown verdicts and suspicions
+    that came back. Without
     ``planted_fail``, anomalies in builds with planted bugs are expected. ``failed`` is set for a
     harness failure outside of any run.
     """
@@ -138,5 +141,7 @@ def exit_code(records: Sequence[Record], *, planted_fail: bool, failed: bool = F
     if failed or any(record.klass in ("harness", "environment") for record in asked):
         return FAILED
     if any(record.valid == "unknown" or record.klass == "flake" for record in asked):
+        return UNKNOWN
+    if any(record.raised for record in asked if planted_fail or not record.planted):
         return UNKNOWN
     return VALID

@@ -249,6 +249,13 @@ def _read_folder(folder: Path, answer: Answer) -> None:
             answer.failures += [
                 Failure(checker=name, type=kind, explanation=text) for kind, text in kinds.items()
             ]
+            suspected: dict[str, str] = {}
+            for suspicion in checked.suspicions:
+                suspected.setdefault(suspicion.type, suspicion.explanation)
+            answer.suspicions += [
+                Failure(checker=name, type=kind, explanation=text)
+                for kind, text in suspected.items()
+            ]
     with contextlib.suppress(OptionError):
         answer.coverage = _counted(counters.load(folder / "coverage.json"))
 

@@ -233,6 +233,58 @@ def test_no_broken_run_stops_the_night(fake_night: Make) -> None:
     assert (night.path / "reds" / "000000" / "output.txt").exists()
 
 
+def suspected(*types: str, **fields: Any) -> dict[str, Any]:
+    """A run with suspicions of these types."""
+    found = [{"checker": "invariants", "type": t, "explanation": f"{t} is late"} for t in types]
+    return {"answer": {"valid": True, "suspicions": found, **fields}}
+
+
+def test_a_suspicion_is_raised_if_it_comes_back(fake_night: Make) -> None:
+    rules = {
+        "1": [suspected("C16", "L12"), suspected("L12")],
+        "2": [suspected("C16"), {}],
+        "3": [suspected("C16"), suspected("L12")],
+    }
+    night = fake_night(rules)
+    code, out = night.run()
+    assert code == 2, out
+    assert "a suspicion came back in 1 run" in out
+    told = {
+        n: ([s.type for s in r.suspicions], [s.type for s in r.raised], r.attempts)
+        for n in (1, 2, 3)
+        if (r := night.record(n))
+    }
+    assert told == {
+        1: (["C16", "L12"], ["L12"], 2),
+        2: (["C16"], [], 2),
+        3: (["C16", "L12"], [], 2),
+    }
+    first = night.record(1)
+    assert (first.klass, first.valid) == (None, True)
+    assert first.why == "suspected twice: invariants: L12: L12 is late"
+    assert "suspected once: invariants: C16" in out
+
+
+def test_a_suspicion_that_does_not_come_back_leaves_the_night_well(fake_night: Make) -> None:
+    late = suspected("L1", valid="unknown", exit_code=2, unknown=["invariants: L1 exceeded"])
+    night = fake_night({"1": [late, {}], "2": [suspected("C16"), {"exit": 1}]})
+    code, out = night.run()
+    assert code == 0, out
+    assert "all is well" in out
+    assert night.record(1).valid is True, "the repetition decided"
+    failed = night.record(2)
+    assert (failed.klass, failed.valid, failed.raised) == (None, True, [])
+
+
+def test_the_repetition_of_a_suspicion_may_prove_more(fake_night: Make) -> None:
+    night = fake_night({"1": [suspected("C16"), refuted("lost")]})
+    code, out = night.run()
+    assert code == 1, out
+    record = night.record(1)
+    assert (record.klass, record.valid, record.failures[0].type) == ("system", False, "lost")
+    assert [each.type for each in record.suspicions] == ["C16"]
+
+
 def test_an_undecided_run_is_unknown(fake_night: Make) -> None:
     unknown = {"answer": {"valid": "unknown", "exit_code": 2, "unknown": ["epochs: out of time"]}}
     night = fake_night({"3": [unknown]})

@@ -43,6 +43,7 @@ def red(n: int, kind: str = "lost", **fields: Any) -> Record:
     return run(n, **(values | fields))
 
 
+LATE = Failure(checker="invariants", type="C16", explanation=NASTY)
 PLANTED: dict[str, Any] = {
     "tree": "mutant:R02",
     "planted": True,
@@ -78,7 +79,7 @@ def night() -> Night:
 def test_totals_count_existing_runs(night: Night) -> None:
     assert night.counts == {
         "runs": 12, "valid": 5, "invalid": 4, "unknown": 3,
-        "system": 4, "harness": 1, "environment": 1, "flake": 1,
+        "system": 4, "harness": 1, "environment": 1, "flake": 1, "suspected": 0, "raised": 0,
     }  # fmt: skip
     kinds = [(kind.tree, kind.type, kind.count, kind.first) for kind in night.kinds]
     assert kinds == [
@@ -104,6 +105,8 @@ def test_lines_are_read_as_they_were_written() -> None:
         ([], 0),
         ([run(0), run(1, valid="unknown")], 2),
         ([run(0, klass="flake")], 2),
+        ([run(0, suspicions=[LATE])], 0),
+        ([run(0, suspicions=[LATE], raised=[LATE])], 2),
         ([run(0, valid="unknown"), run(1, klass="environment")], 255),
         ([run(0, klass="harness"), red(1)], 1),
     ],
@@ -116,6 +119,8 @@ def test_planted_bugs_that_were_found_count_if_asked_for() -> None:
     found = [run(0), red(1, **PLANTED)]
     assert exit_code(found, planted_fail=True) == 1
     assert exit_code(found, planted_fail=False) == 0
+    late = [run(0, **PLANTED, suspicions=[LATE], raised=[LATE])]
+    assert [exit_code(late, planted_fail=fail) for fail in (True, False)] == [2, 0]
     broken = [run(0, **PLANTED, klass="harness")]
     assert exit_code(broken, planted_fail=False) == 255
     assert exit_code([run(0)], planted_fail=False, failed=True) == 255
@@ -149,6 +154,18 @@ def test_the_summary_names_failures_and_escapes_their_text(night: Night) -> None
     assert len(text) < 6000
 
 
+def test_suspicions_are_listed_those_that_came_back_first(night: Night) -> None:
+    records = [run(0), run(1, suspicions=[LATE]), run(2, suspicions=[LATE], raised=[LATE])]
+    total(night, records, {})
+    assert (night.counts["suspected"], night.counts["raised"]) == (2, 1)
+    rows = summary(night, records).partition("## Suspicions\n")[2].splitlines()[3:5]
+    assert [row[:8] for row in rows] == ["| 2 | **", "| 1 | no"]
+    assert "invariants: C16: a\\|b" in rows[0]
+    root = Tree.fromstring(junit(night, records))  # noqa: S314 - written by the line itself
+    assert (root.get("failures"), root.get("errors")) == ("0", "1")
+    assert 'suspicious_runs{night="example",back="true"} 1' in metrics(night, records)
+
+
 def test_a_good_night_says_so(night: Night) -> None:
     good = [run(0), run(1)]
     night.exit_code = 0
@@ -170,6 +187,9 @@ def test_a_good_night_says_so(night: Night) -> None:
         ([run(0), red(1, **PLANTED)], {"exit_code": 0}, "all is well; 1 planted bug found"),
         ([run(0)], {"given_up": {"netns": "no"}, "exit_code": 255},
          "the clean build held; netns was abandoned; exit code 255"),
+        ([run(0, suspicions=[LATE])], {"exit_code": 0}, "all is well"),
+        ([run(0, suspicions=[LATE], raised=[LATE])], {"exit_code": 2},
+         "the clean build held; a suspicion came back in 1 run; exit code 2"),
         ([], {"exit_code": 0}, "nothing was run"),
     ],
 )  # fmt: skip

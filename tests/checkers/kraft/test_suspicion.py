@@ -15,6 +15,7 @@ from kraftwreck.checkers.kraft.invariants import check
 from kraftwreck.checkers.kraft.invariants.table import TABLE
 from kraftwreck.checkers.kraft.recorded.capture import Capture
 from kraftwreck.checkers.registry import check as judge
+from kraftwreck.checkers.suspicion import Limit
 from kraftwreck.histories.verdict import CheckerResult, Verdict
 from tests.checkers.breaks import in_virtual_time
 
@@ -150,7 +151,7 @@ def test_suspicions_survive_the_results_file() -> None:
 def test_the_page_lists_all_limits() -> None:
     assert "\n".join(limits.table()) in PAGE.read_text()
     listed = {id(limit) for limit in limits.LIMITS}
-    known = [value for value in vars(limits).values() if isinstance(value, limits.Limit)]
+    known = [value for value in vars(limits).values() if isinstance(value, Limit)]
     assert {id(limit) for limit in known} == listed
     ids = {invariant.id for invariant in TABLE} | {"no-recovery", "stale-leader"}
     assert {rule for limit in limits.LIMITS for rule in limit.rules} <= ids
