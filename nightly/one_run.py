@@ -113,7 +113,7 @@ class Runner:
         first, last = attempts[0], attempts[-1]
         klass, was, why = conclude(attempts, simulated)
         # A proof stays a proof: a system failure that did not recur is recorded as it was. A
-        # suspicion is repeated to learn more: a repetition that failed tells nothing.
+        # suspicion is repeated to learn more: of a repetition that failed nothing is learned.
         in_vain = first.judged.klass is None and last.judged.klass not in (None, "system")
         told = first if in_vain or (klass == "flake" and was == "system") else last
         answer = told.answer

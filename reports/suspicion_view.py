@@ -16,8 +16,11 @@ MOST_LINES = 10
 
 @dataclass(frozen=True, slots=True)
 class SuspicionView:
-    """One suspicion; ``rule`` is the sentence of its rule, ``why`` the reason that it is no more,
-    ``evidence`` the operations and trace events in words."""
+    """One suspicion.
+
+    ``rule`` is the sentence of its rule, ``why`` the reason that it is no proof. ``evidence`` are
+    its operations and trace events in words.
+    """
 
     checker: str
     type: str
