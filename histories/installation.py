@@ -25,11 +25,12 @@ def check_installation(sources: Path = SOURCES) -> None:
     """Raise :class:`StaleInstallationError` unless all entry points that ``sources`` declare are
     installed.
 
-    Sources without ``pyproject.toml``, such as those of a wheel, declare none.
+    Sources without ``pyproject.toml`` declare none: those of a wheel, and those of the zip that
+    executors of Spark import.
     """
     try:
         project = tomllib.loads((sources / "pyproject.toml").read_text())["project"]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     declared = {
         (group, name, value)

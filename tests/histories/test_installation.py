@@ -42,6 +42,13 @@ def test_sources_of_a_wheel_declare_nothing(tmp_path: Path) -> None:
     check_installation(tmp_path)
 
 
+def test_sources_in_a_zip_declare_nothing(tmp_path: Path) -> None:
+    """Executors of Spark import the package from one."""
+    archive = tmp_path / "kraftwreck.zip"
+    archive.write_bytes(b"")
+    check_installation(archive / "kraftwreck")
+
+
 def test_an_entry_point_that_was_added_later_is_named(tmp_path: Path) -> None:
     added = '\n[project.entry-points."kraftwreck.later"]\nnew = "kraftwreck.new:NEW"'
     with pytest.raises(StaleInstallationError) as raised:

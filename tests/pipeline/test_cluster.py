@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -27,6 +28,13 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
 CLASSES = "org.apache.spark.deploy"
 PATIENCE_S = 1800
+SETTINGS = {
+    # The defaults are for large stores: 200 partitions of each of these tables would be empty.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+"""What the user of a cluster may set, by the way of spark-submit."""
 
 
 def free_port() -> int:
@@ -126,6 +134,8 @@ def test_a_store_is_analyzed_by_executors_of_a_cluster(
     path.write_bytes(b"".join(msgspec.json.encode(op) + b"\n" for op in registers(5, 7)))
     job = {"history": "h", "file": str(path), "model": "cas-register"}
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    words = [word for name, value in SETTINGS.items() for word in ("--conf", f"{name}={value}")]
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", shlex.join([*words, "pyspark-shell"]))
     handle = start(master=cluster.url, small=False)
     try:
         summary = handle.analyze(store, timeout_s=PATIENCE_S)
