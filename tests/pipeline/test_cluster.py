@@ -20,7 +20,7 @@ import pytest
 from bench.checkers.random_histories import registers
 from kraftwreck.checkers.catalogue import Settings, find
 from kraftwreck.histories.source import HistoryFile
-from kraftwreck.pipeline.background import start
+from kraftwreck.pipeline.background import Handle, start
 from kraftwreck.pipeline.gold import read
 from kraftwreck.pipeline.schemas import GOLD, PER_RUN
 from tests.waiting import wait_until
@@ -34,7 +34,7 @@ SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
-"""What the user of a cluster may set, by the way of spark-submit."""
+"""Settings that users of a cluster may choose; spark-submit takes them, too."""
 
 
 def free_port() -> int:
@@ -76,7 +76,7 @@ class Standalone:
 
         def complete() -> bool:
             assert all(daemon.poll() is None for daemon in self._daemons)
-            return self._workers() == 2
+            return self.workers() == 2
 
         wait_until(complete, f"two workers are there; see {self._scratch}")
 
@@ -94,7 +94,8 @@ class Standalone:
         )
         log.close()
 
-    def _workers(self) -> int:
+    def workers(self) -> int:
+        """Return how many workers the master knows to serve."""
         try:
             with urlopen(f"http://127.0.0.1:{self._page}/json/", timeout=5) as answer:  # loopback
                 told = msgspec.json.decode(answer.read())
@@ -123,31 +124,42 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
         standalone.down()
 
 
-def test_a_store_is_analyzed_by_executors_of_a_cluster(
-    cluster: Standalone, analyzed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs = [analyzed.runs["register"], analyzed.runs["bad"]]
-    store = tmp_path / "store"
-    for run in runs:
-        shutil.copytree(run, store / "/".join(run.parts[-2:]))
+@pytest.fixture(scope="module")
+def driver(cluster: Standalone) -> Iterator[Handle]:
+    """A driver outside the cluster."""
+    words = [word for name, value in SETTINGS.items() for word in ("--conf", f"{name}={value}")]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patched.setenv("PYSPARK_SUBMIT_ARGS", shlex.join([*words, "pyspark-shell"]))
+        handle = start(master=cluster.url, small=False)
+    yield handle
+    handle.wait()
+
+
+def test_both_workers_serve(cluster: Standalone) -> None:
+    assert cluster.workers() == 2
+
+
+def test_a_history_is_judged_by_executors_of_a_cluster(driver: Handle, tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     path.write_bytes(b"".join(msgspec.json.encode(op) + b"\n" for op in registers(5, 7)))
     job = {"history": "h", "file": str(path), "model": "cas-register"}
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    words = [word for name, value in SETTINGS.items() for word in ("--conf", f"{name}={value}")]
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", shlex.join([*words, "pyspark-shell"]))
-    handle = start(master=cluster.url, small=False)
-    try:
-        summary = handle.analyze(store, timeout_s=PATIENCE_S)
-        checked = handle.ask({"check": [job]}, timeout_s=PATIENCE_S)
-    finally:
-        handle.wait()
-    assert (summary["runs"], summary["valid"]) == (2, False)
-    names = {"/".join(run.parts[-2:]) for run in runs}
+    checked = driver.ask({"check": [job]}, timeout_s=PATIENCE_S)
+    local = find("cas-register").judge(HistoryFile(path), Settings()).result
+    assert checked["results"]["h"]["valid"] == local.valid
+
+
+@pytest.mark.parametrize(("run", "valid"), [("register", True), ("bad", False)])
+def test_a_store_is_analyzed_by_executors_of_a_cluster(
+    driver: Handle, analyzed: Any, tmp_path: Path, run: str, valid: bool
+) -> None:
+    store, folder = tmp_path / "store", analyzed.runs[run]
+    name = "/".join(folder.parts[-2:])
+    shutil.copytree(folder, store / name)
+    summary = driver.analyze(store, timeout_s=PATIENCE_S)
+    assert (summary["runs"], summary["valid"]) == (1, valid)
     for table in PER_RUN:
-        here = [row for row in read(analyzed.store, table).to_pylist() if row["run"] in names]
+        here = [row for row in read(analyzed.store, table).to_pylist() if row["run"] == name]
         there = read(store, table).to_pylist()
         assert sorted(map(str, there)) == sorted(map(str, here)), table
     assert set(GOLD) <= set(summary["tables"])
-    local = find("cas-register").judge(HistoryFile(path), Settings()).result
-    assert checked["results"]["h"]["valid"] == local.valid
