@@ -51,6 +51,7 @@ def collected_tables(findings: pa.Table) -> dict[str, pa.Table]:
         "keys": keys.select(GOLD["keys"].names),
         "verdicts": of("verdicts").select(GOLD["verdicts"].names),
         "anomalies": anomalies.select(GOLD["anomalies"].names),
+        "suspicions": of("suspicions").select(GOLD["suspicions"].names),
         "lost_commits": lost.rename_columns(["run", "anomaly", "explanation", "operations"]),
         "coverage": of("coverage").select(GOLD["coverage"].names),
     }

@@ -137,6 +137,7 @@ def of_findings(findings: DataFrame) -> dict[str, DataFrame]:
         "keys": keys.select(*GOLD["keys"].names),
         "verdicts": findings.where("table = 'verdicts'").select(*GOLD["verdicts"].names),
         "anomalies": anomalies.select(*GOLD["anomalies"].names),
+        "suspicions": findings.where("table = 'suspicions'").select(*GOLD["suspicions"].names),
         "lost_commits": anomalies.where("checker = 'committed'").select(
             "run", F.col("type").alias("anomaly"), "explanation", "operations"
         ),

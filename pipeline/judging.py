@@ -14,7 +14,7 @@ from kraftwreck.checkers.linearizability.keyed import explain, model_of, verdict
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.checkers.registry import GROUP, check
 from kraftwreck.histories.plugins import plugins
-from kraftwreck.histories.verdict import Anomaly, Validity
+from kraftwreck.histories.verdict import Anomaly, Suspicion, Validity
 from kraftwreck.nemesis.coverage import Coverage, coverage
 from kraftwreck.pipeline.apart import Died, Tell, apart
 from kraftwreck.pipeline.runs import read_test, recorded_verdict
@@ -28,7 +28,7 @@ RUNS = "run string, folder string, file string"
 FINDINGS = (
     "run string, table string, checker string, valid string, anomalies long, error string, "
     "source string, number long, type string, explanation string, operations array<long>, "
-    "counter string, item string, key string, model string, count long"
+    "counter string, item string, key string, model string, count long, why string"
 )
 _FINDINGS = pa.schema(
     [
@@ -48,6 +48,7 @@ _FINDINGS = pa.schema(
         ("key", pa.string()),
         ("model", pa.string()),
         ("count", pa.int64()),
+        ("why", pa.string()),
     ]
 )
 _COUNTERS = ("follows", "overlaps", "struck", "cuts", "directed", "steps", "marks")
@@ -60,7 +61,8 @@ REFUSED = "refused"
 
 
 def findings(batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of ``verdicts``, ``anomalies``, ``keys`` and ``coverage`` of each run."""
+    """Yield each run's rows of ``verdicts``, ``anomalies``, ``suspicions``, ``keys`` and
+    ``coverage``."""
     plugins(GROUP)  # Imported here, once, and not again in every separate process.
     for row in _rows(batches):
         try:
@@ -109,6 +111,7 @@ def judged(
     rows: list[Row] = []
     for name, result in verdict.checkers.items():
         rows += _told(name, "computed", WORDS[result.valid], result.error, result.anomalies)
+        rows += _suspected(name, "computed", result.suspicions)
     linearizable = verdict.checkers.get("linearizable")
     if linearizable is not None and "keys" in linearizable.stats:
         # The checker of the whole run has covered what cannot be judged by key.
@@ -121,6 +124,8 @@ def judged(
             anomalies = msgspec.convert(told.get("anomalies") or [], list[Anomaly])
             valid = WORDS[told.get("valid", "unknown")]
             rows += _told(name, "recorded", valid, told.get("error"), anomalies)
+            suspicions = msgspec.convert(told.get("suspicions") or [], list[Suspicion])
+            rows += _suspected(name, "recorded", suspicions)
     tell(COUNTING)
     reached, how = _reached(folder, data, dead.get(COUNTING))
     rows.append({"table": COUNTING, "error": how})
@@ -143,20 +148,25 @@ def _told(
 ) -> list[Row]:
     head: Row = {"checker": checker, "source": source}
     counted = {"table": "verdicts", "valid": valid, "anomalies": len(anomalies), "error": error}
+    listed = (_finding(number, anomaly) for number, anomaly in enumerate(anomalies))
+    return [{**head, **counted}, *({**head, "table": "anomalies", **each} for each in listed)]
+
+
+def _suspected(checker: str, source: str, suspicions: list[Suspicion]) -> list[Row]:
+    head: Row = {"table": "suspicions", "checker": checker, "source": source}
     return [
-        {**head, **counted},
-        *(
-            {
-                **head,
-                "table": "anomalies",
-                "number": number,
-                "type": anomaly.type,
-                "explanation": anomaly.explanation,
-                "operations": anomaly.operations,
-            }
-            for number, anomaly in enumerate(anomalies)
-        ),
+        {**head, **_finding(number, suspicion), "why": suspicion.why}
+        for number, suspicion in enumerate(suspicions)
     ]
+
+
+def _finding(number: int, found: Anomaly) -> Row:
+    return {
+        "number": number,
+        "type": found.type,
+        "explanation": found.explanation,
+        "operations": found.operations,
+    }
 
 
 def _reached(folder: Path, data: RunData, dead: str | None) -> tuple[Coverage, str]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-VERSION = 2
+VERSION = 3
 """Increased when a column is removed or changes its meaning; then everything is analyzed again."""
 
 _TYPES: dict[str, pa.DataType] = {
@@ -199,6 +199,20 @@ PER_RUN: dict[str, pa.Schema] = {
             "type": ("text", "standard name, or id of the invariant"),
             "explanation": ("text", "in plain words"),
             "operations": ("longs", "indices of the history that prove it"),
+            "source": ("text", "as in verdicts"),
+        },
+    ),
+    "suspicions": _table(
+        "One row per suspicion: a finding that depends on a limit in real time, and so proves "
+        "nothing on hosts (docs/invariants.md).",
+        {
+            **_RUN,
+            "checker": ("text", "the checker that found it"),
+            "number": ("long", "position among those of the checker, from 0"),
+            "type": ("text", "standard name, or id of the invariant"),
+            "explanation": ("text", "in plain words"),
+            "why": ("text", "what else than a bug exceeds the limit"),
+            "operations": ("longs", "indices of the history that show it"),
             "source": ("text", "as in verdicts"),
         },
     ),

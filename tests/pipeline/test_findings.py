@@ -15,6 +15,7 @@ ROWS: list[dict[str, Any]] = [
     {"table": "anomalies", "checker": "committed", "number": 0, "type": "lost", "operations": [4]},
     {"table": "anomalies", "checker": "committed", "number": 1, "type": "lost", "operations": [7]},
     {"table": "anomalies", "checker": "epochs", "number": 0, "type": "I1"},
+    {"table": "suspicions", "checker": "epochs", "number": 0, "type": "I18", "why": "A pause."},
     {"table": "keys", "key": "k", "model": "register", "valid": "true", "count": 9},
     {"table": "coverage", "counter": "steps", "item": "vote"},
     {"table": judging.COUNTING, "error": judging.RECORDED},
@@ -32,9 +33,11 @@ def test_every_table_has_the_columns_of_its_schema() -> None:
     for name, table in tables.items():
         assert table.column_names == GOLD[name].names
     assert {name: len(table) for name, table in tables.items()} == {
-        "keys": 1, "verdicts": 1, "anomalies": 3, "lost_commits": 2, "coverage": 1,
+        "keys": 1, "verdicts": 1, "anomalies": 3, "suspicions": 1, "lost_commits": 2,
+        "coverage": 1,
     }  # fmt: skip
     assert tables["keys"].column("operations").to_pylist() == [9]
+    assert tables["suspicions"].column("why").to_pylist() == ["A pause."]
     assert tables["lost_commits"].column("operations").to_pylist() == [[4], [7]]
 
 

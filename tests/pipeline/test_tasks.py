@@ -69,7 +69,12 @@ def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
 
 
 def test_recorded_verdicts_of_other_checkers_are_kept(tmp_path: Path) -> None:
-    told = {"valid": False, "anomalies": [{"type": "differs", "explanation": "It does."}]}
+    late = {"type": "C16", "explanation": "It is late.", "why": "A machine may stand still."}
+    told = {
+        "valid": False,
+        "anomalies": [{"type": "differs", "explanation": "It does."}],
+        "suspicions": [late],
+    }
     text = msgspec.json.encode({"checkers": {"replay": told, "stats": told}}).decode()
     rows = judging.judged(run(tmp_path / "a" / "run", results_json=text))
     verdicts = {r["checker"]: (r["valid"], r["source"]) for r in rows if r["table"] == "verdicts"}
@@ -77,3 +82,6 @@ def test_recorded_verdicts_of_other_checkers_are_kept(tmp_path: Path) -> None:
     assert verdicts["stats"] == ("true", "computed"), "what was computed counts"
     (anomaly,) = [r for r in rows if r["table"] == "anomalies"]
     assert (anomaly["checker"], anomaly["type"]) == ("replay", "differs")
+    (suspicion,) = [r for r in rows if r["table"] == "suspicions"]
+    assert {name: suspicion[name] for name in late} == late
+    assert (suspicion["checker"], suspicion["source"]) == ("replay", "recorded")
