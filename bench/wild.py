@@ -30,7 +30,7 @@ SYSTEMS = Path(__file__).parent / "wild_systems"
 ENTRY_POINTS = """\
 [kraftwreck.systems]
 apache-kafka = apache_kafka:SYSTEM
-etcd = my_etcd:SYSTEM
+etcd = etcd_clients:SYSTEM
 pysyncobj = pysyncobj_store:SYSTEM
 redis-sentinel = redis_sentinel:SYSTEM
 zookeeper = zookeeper:SYSTEM
@@ -91,9 +91,9 @@ BUGS = {
         " elections a replica that lags may lead. Both lose acknowledged records, as documented:"
         f" {UNCLEAN}. A broker answers from the metadata that it has applied, so its answers may be"
         " stale; reads follow a marker that the client has committed, unless `sync=false`. Brokers"
-        " have three replicas of each partition and `min.insync.replicas=2`. Sessions and lagging"
-        " replicas are given up after 4 s. A host has one process for both roles, or two with"
-        " `roles=apart`."
+        " have three replicas of each partition and `min.insync.replicas=2`. Silent brokers and"
+        " lagging replicas are given up after 2 s. A host has one process for both roles, or"
+        " two with `roles=apart`."
     ),
     "etcd": (
         f"Serializable reads, which one member answers alone, may be stale: {ETCD}. In v3.5.0 to"
@@ -161,8 +161,8 @@ def installed() -> Iterator[None]:
         facts.mkdir()
         (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: wild\nVersion: 1\n")
         (facts / "entry_points.txt").write_text(ENTRY_POINTS)
-        for file in (tutorial.write(folder) / "my_etcd.py", *SYSTEMS.glob("*.py")):
-            shutil.copy2(file, folder)
+        shutil.copytree(SYSTEMS, folder, ignore=shutil.ignore_patterns("__*"), dirs_exist_ok=True)
+        shutil.copy2(tutorial.write(folder) / "my_etcd.py", folder)
         before = os.environ.get("PYTHONPATH", "")
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [name, before]))
         try:
