@@ -37,18 +37,11 @@ READ_S = 25.0
 """How long the final poll may take."""
 ASK_S = 3.0
 REFUSED = frozenset(
-    {
-        "NOT_ENOUGH_REPLICAS",
-        "INVALID_REQUIRED_ACKS",
-        "MSG_SIZE_TOO_LARGE",
-        "UNKNOWN_TOPIC_OR_PART",
-        "_QUEUE_FULL",
-        "_UNKNOWN_PARTITION",
-        "_UNKNOWN_TOPIC",
-    }
+    {"INVALID_REQUIRED_ACKS", "MSG_SIZE_TOO_LARGE", "_QUEUE_FULL", "_UNKNOWN_PARTITION"}
 )
-"""Errors of librdkafka which guarantee that the record is in no log. All others leave it open:
-NOT_LEADER_FOR_PARTITION may follow an append, as the leader changed before it was acknowledged."""
+"""Errors of librdkafka which guarantee that the record is in no log. All others leave it open: an
+earlier attempt may have been appended, though the last one was refused (NOT_ENOUGH_REPLICAS) or the
+leader changed (NOT_LEADER_FOR_PARTITION)."""
 
 
 class Produce(PlannedWorkload):

@@ -69,7 +69,9 @@ def test_without_a_poll_to_the_end_nothing_is_known() -> None:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        ("NOT_ENOUGH_REPLICAS", "fail"),
+        ("MSG_SIZE_TOO_LARGE", "fail"),
+        ("_QUEUE_FULL", "fail"),
+        ("NOT_ENOUGH_REPLICAS", "info"),
         ("NOT_ENOUGH_REPLICAS_AFTER_APPEND", "info"),
         ("NOT_LEADER_FOR_PARTITION", "info"),
         ("_MSG_TIMED_OUT", "info"),
