@@ -2,7 +2,8 @@
 
 Both roles are processes of their own (``roles=apart``) or one process (``combined``). Operations on
 metadata go to the active controller, reads to the broker of their node (:mod:`kafka_metadata`).
-Records go through librdkafka (:mod:`kafka_records`).
+Records go through librdkafka (:mod:`kafka_records`) or, with ``client=java``, through Kafka's own
+client (:mod:`kafka_java`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+import kafka_java
 from kafka_metadata import MetadataClient, active, create_topic, unserved
 from kafka_places import BROKERS, CONTROLLERS, Cluster
 from kafka_records import PARTITIONS, TOPIC, WORKLOAD, RecordClient
@@ -93,7 +95,7 @@ class ApacheKafka(PlainSystem):
     about = f"Apache Kafka {release.kafka_version()}: controllers and brokers of its jars"
     default_workload = WORKLOAD.name
     workloads = (WORKLOAD.name,)
-    verbs = ("read", "write", "add")
+    verbs: Sequence[str] = ("read", "write", "add")
     preloads = True
     client_timeout_s = 30.0
     options = {  # noqa: RUF012 - as the base class has it
@@ -101,6 +103,7 @@ class ApacheKafka(PlainSystem):
         "sync": ("true", "false"),
         "acks": ("all", "1"),
         "unclean": ("false", "true"),
+        "client": ("librdkafka", "java"),
     }
 
     def __init__(self) -> None:
@@ -127,10 +130,21 @@ class ApacheKafka(PlainSystem):
         return super().deploy(hosts, options, nodes)
 
     def fetch(self, say: Callable[[str], None]) -> None:
-        """Verify the jars, and that librdkafka is there."""
-        if find_spec("confluent_kafka") is None:
+        """Verify the jars, and that the client of records is there."""
+        java = self.option("client") == "java"
+        if not java and find_spec("confluent_kafka") is None:
             raise OptionError("confluent-kafka is missing: uv pip install confluent-kafka")
         super().fetch(say)
+        if java:
+            self.helper = kafka_java.command(self.option("acks"), say)
+
+    def configured(self, given: Sequence[str]) -> ApacheKafka:
+        """Return the system with these options; the Java client is for records only."""
+        system = super().configured(given)
+        assert isinstance(system, ApacheKafka)
+        if system.option("client") == "java":
+            system.verbs = ()
+        return system
 
     def processes(self, place: Place, places: Sequence[Place]) -> Sequence[Process]:
         apart = self.option("roles") == "apart"

@@ -19,7 +19,7 @@ PROGRAM = "etcd-client"
 GO_VERBS = ("read", "write", "cas")
 
 
-class EtcdClients(Etcd):
+class EtcdClients(Etcd):  # type: ignore[misc]  # a page has it, no file
     """etcd with the option ``client``."""
 
     options = {**Etcd.options, "client": ("python", "go")}  # noqa: RUF012 - as the base class has it
