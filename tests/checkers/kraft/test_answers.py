@@ -367,3 +367,27 @@ def test_c18_an_election_of_all_includes_every_partition(
     tell(early, cluster, "ElectLeaders", body, {**answer, "replica_election_results": []},
          since=since)  # fmt: skip
     assert broken(make_run(None, cluster, capture=early)) == {"C18"}
+
+
+@pytest.mark.parametrize(("silent_s", "right"), [(11.7, True), (11.9, False)])
+def test_c18_a_broker_id_is_free_after_a_session_a_quarter_and_half_a_second(
+    cluster: Any, capture: Capture, make_run: Callable[..., Any], silent_s: float, right: bool
+) -> None:
+    """The session of 9 s began when the controller claimed, as the broker said nothing since."""
+    (claimed,) = (event.mono / 1e6 for event in cluster.events if event.kind == "claim")
+    cluster.time = claimed + silent_s
+    versions = {"name": "metadata.version", "min_supported_version": 7, "max_supported_version": 27}
+    body = {
+        "broker_id": 2,
+        "cluster_id": "c",
+        "incarnation_id": bytes(15) + b"\x07",
+        "is_migrating_zk_broker": False,
+        "log_dirs": [bytes(15) + b"\x88"],
+        "features": [versions],
+        "listeners": [],
+        "previous_broker_epoch": -1,
+    }
+    answer = {"error_code": errors.DUPLICATE_BROKER_REGISTRATION, "broker_epoch": -1}
+    tell(capture, cluster, "BrokerRegistration", body, answer, since=cluster.time)
+    told = [a.explanation for a in findings(make_run(None, cluster, capture=capture))]
+    assert any("although the registered incarnation was silent" in text for text in told) != right
