@@ -12,6 +12,7 @@ from kraftwreck.checkers.kraft.limits import CAPTURED_NS, CHECK_QUORUM, RESIGNAT
 from kraftwreck.checkers.kraft.recorded.disk_log import disk_logs
 from kraftwreck.checkers.kraft.recorded.log_chain import Election
 from kraftwreck.histories.message import Message
+from kraftwreck.histories.trace import TraceEvent
 
 _PROOF = ("Fetch", "FetchSnapshot", "UpdateRaftVoter")
 """Requests of voters that reset the leader's check-quorum timer."""
@@ -80,8 +81,10 @@ def _check_quorum(evidence: Evidence, report: Report) -> None:
             if message.request is not None:
                 reign = message.replier, message.request.current_leader_epoch
                 heard.setdefault(reign, []).append(message)
+    changed = evidence.trace.voter_changes > 0
+    changes = [e for e in evidence.run.events if e.kind == "voters"] if changed else []
     for election in evidence.trace.chain.elections:
-        _reign(evidence, report, election, heard)
+        _reign(evidence, report, election, heard, changes)
 
 
 def _reign(
@@ -89,6 +92,7 @@ def _reign(
     report: Report,
     election: Election,
     heard: dict[tuple[int, int], list[Message]],
+    changes: list[TraceEvent],
 ) -> None:
     node, epoch = election.node, election.epoch
     leader = evidence.trace.tracks[node].id
@@ -98,12 +102,12 @@ def _reign(
     last = None if last_event is None else evidence.moment(last_event)
     if begun is None or last is None or last_event is None or len(voters) < 2:
         return
-    if evidence.trace.voter_changes:
-        return  # Only the trace can judge.
     if evidence.own_inputs:
+        if (changed := _changed(evidence, election, changes)) is not None:
+            last = min(last, changed)  # Then other voters count.
         expired = _expiry_by_steps(evidence, node, leader)
-    elif evidence.pauses.get(node):
-        return  # Its clock stood still.
+    elif evidence.pauses.get(node) or changes:
+        return  # Its clock stood still, or only the trace can judge.
     else:
         expired = _expiry_with_slack(evidence, node)
     report.held("I18")
@@ -129,6 +133,20 @@ def _reign(
             [election.event, last_event],
             limit=None if evidence.own_inputs else CHECK_QUORUM,
         )
+
+
+def _changed(evidence: Evidence, election: Election, changes: list[TraceEvent]) -> int | None:
+    """Return when (ns) a new leader first used other voters than those that elected it, by the
+    reports of ``changes``."""
+    won, elected_by = election.event, set(election.event.detail["voters"])
+    for event in changes:
+        if (
+            (event.node, event.incarnation) == (won.node, won.incarnation)
+            and event.seq > won.seq
+            and {int(voter) for voter, _ in event.detail["voters"]} != elected_by
+        ):
+            return evidence.moment(event)
+    return None
 
 
 def _expiry_by_steps(evidence: Evidence, node: str, leader: int) -> Callable[[int, int], bool]:

@@ -257,6 +257,40 @@ def test_i18_by_the_steps_of_the_leader_needs_no_tolerance(
     assert broken(make_run(None, quorum, capture=capture)) == (set() if right else {"I18"})
 
 
+@pytest.mark.parametrize(
+    ("voters", "at_s", "right"),
+    [
+        ((1, 2), 1.0, True),  # Who must fetch from then on is not judged.
+        ((1, 2, 3), 1.0, False),
+        ((1, 2), 3.3, False),  # It was over before.
+    ],
+)
+def test_i18_by_steps_is_judged_until_other_voters_count(
+    quorum: Any,
+    capture: Capture,
+    make_run: Callable[..., Any],
+    voters: tuple[int, ...],
+    at_s: float,
+    right: bool,
+) -> None:
+    quorum.one_epoch()
+    elected = next(event for event in quorum.events if event.kind == "elected")
+    begin = elected.mono * 1000
+    capture.own_inputs = True
+    capture.api(begin + 3200 * MS, -1, 1, "Metadata", {"topics": []}, None)
+    none = bytes(16).hex()
+    quorum.event("n1", "voters", {"offset": -1, "kraft_version": 0,
+                                  "voters": [[v, none] for v in (1, 2, 3)]})  # fmt: skip
+    quorum.time = begin / 1e9 + at_s
+    quorum.event("n1", "voters", {"offset": 1, "kraft_version": 1,
+                                  "voters": [[v, none] for v in voters]})  # fmt: skip
+    quorum.time = begin / 1e9 + 3.4
+    quorum.event("n1", "hw")
+    found = check(make_run(None, quorum, capture=capture, simulated=False))
+    assert ("I18" in {anomaly.type for anomaly in found.anomalies}) != right
+    assert found.suspicions == []
+
+
 def test_i18_fetches_before_the_election_do_not_count(
     quorum: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
