@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kraftwreck.harness.clusters.cluster import Host
 from kraftwreck.harness.clusters.state import control_boot_id
 from kraftwreck.harness.remote.agent import Agent
-from kraftwreck.harness.remote.service import CLOCK, DISK, SERVICE
+from kraftwreck.harness.remote.preloads import CLOCK
 from kraftwreck.harness.remote.session import Remote, RemoteError, on_all
 
 SETTLE_S = 5.0
@@ -54,12 +54,6 @@ def _network(agent: Agent) -> dict[str, object]:
     return {"network": network} if network else {}
 
 
-def _process(agent: Agent) -> dict[str, object]:
-    if agent.ask("status", service=SERVICE).get("state") != "T":
-        return {}
-    return {"resumed": agent.ask("resume", service=SERVICE)}
-
-
 def _clock(agent: Agent) -> dict[str, object]:
     return {"clock": "right again"} if agent.ask("right_clock", path=CLOCK)["wrong"] else {}
 
@@ -69,21 +63,11 @@ def _date(agent: Agent) -> dict[str, object]:
     return {"clock": "right again"} if wrong else {}
 
 
-def _disk(agent: Agent) -> dict[str, object]:
-    disk = agent.ask("heal_disk", service=SERVICE, disk=DISK)["healed"]
-    return {"disk": disk} if disk else {}
-
-
-def _squeezes(agent: Agent) -> dict[str, object]:
-    released = agent.ask("release", service=SERVICE)
-    return {"released": released} if released else {}
-
-
 def _services(agent: Agent) -> dict[str, object]:
     told = agent.ask("heal_services")
-    kinds = {"resumed": "services", "released": "released"}
+    kinds = {"resumed": "resumed", "released": "released", "mended": "disk"}
     return {kind: told[name] for name, kind in kinds.items() if told[name]}
 
 
-_STEPS = (_drops, _network, _process, _services, _clock, _date, _disk, _squeezes)
+_STEPS = (_drops, _network, _services, _clock, _date)
 """The steps on a host; each is tried even if others fail."""

@@ -19,6 +19,7 @@ ARTEFACTS = "/opt/kraftwreck/artefacts"
 CONFIGURATION = "/etc/kraftwreck"
 DATA = "/var/lib/kraftwreck"
 LOGS = "/var/log/kraftwreck"
+IMAGES = "/var/log/kraftwreck-images"
 STOP_SIGNALS = ("SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP", "SIGUSR1", "SIGUSR2")
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
@@ -83,12 +84,13 @@ class Process:
       ``disk_limit_mb``, and belong to ``user``
     - ``ports``: TCP ports by name; they must be free when it starts
     - ``ready``: how to see that it serves, within ``ready_s`` seconds
+    - ``settle_s``: how long it must live once it is ready, as one that goes to the background ends
     - ``stop_signal``: the signal of an orderly shutdown, SIGKILL follows after ``stop_s`` seconds
     - ``user``: the account on the host under which it runs
     - ``collect``: files and folders for the run folder, besides its output; ``collect_mb`` limits
-      their size
-    - ``disk_limit_mb``: it is killed when its folders and its output take more
-    - ``images``: keep a copy of ``folders`` at each kill
+      their size (0: no limit)
+    - ``disk_limit_mb``: it is killed when its folders and its output take more (0: no limit)
+    - ``images``: keep a copy of ``folders`` whenever a fault ends it
     """
 
     argv: tuple[str, ...]
@@ -99,6 +101,7 @@ class Process:
     ports: Mapping[str, int] = field(default_factory=dict)
     ready: Ready = field(default_factory=Running)
     ready_s: float = 30.0
+    settle_s: float = 0.1
     stop_signal: str = "SIGTERM"
     stop_s: float = 10.0
     user: str = "root"
@@ -201,18 +204,18 @@ def service(place: Place, process: Process, *, squeezable: bool = False) -> dict
             ready[attribute] = getattr(process.ready, attribute)
     return {
         "name": full_name(place.name, process),
-        "kept": True,
         "pid_file": f"/run/kraftwreck-{short}.pid",
         "argv": list(process.argv),
         "env": dict(process.environment),
         "log": f"{logs}/stdout.log",
         "trace": f"{logs}/trace.jsonl",
         "data": (process.folders or (logs,))[0],
-        "images": f"{LOGS}-images/{short}",
+        "images": f"{IMAGES}/{short}",
         "folders": list(process.folders),
         "ip": place.ip,
         "ports": dict(process.ports),
         "ready": ready,
+        "settle_s": process.settle_s,
         "user": process.user,
         "stop_signal": process.stop_signal,
         "disk_limit_mb": process.disk_limit_mb,

@@ -26,6 +26,7 @@ from kraftwreck.harness.deploy.declaration import (
     ARTEFACTS,
     CONFIGURATION,
     DATA,
+    IMAGES,
     LOGS,
     MAIN,
     Place,
@@ -35,9 +36,16 @@ from kraftwreck.harness.deploy.declaration import (
     service,
 )
 from kraftwreck.harness.patience import PATIENCE
-from kraftwreck.harness.remote.agent import Agent
-from kraftwreck.harness.remote.preloads import library
-from kraftwreck.harness.remote.session import TREE_TIMEOUT_S, Remote, RemoteError, on_all, unpack
+from kraftwreck.harness.remote.agent import ANSWER_TIMEOUT_S, Agent
+from kraftwreck.harness.remote.preloads import CLOCK, libraries, preloading
+from kraftwreck.harness.remote.session import (
+    TREE_TIMEOUT_S,
+    Remote,
+    RemoteError,
+    Result,
+    on_all,
+    unpack,
+)
 from kraftwreck.harness.remote.ssh import invoke
 
 SETTLE_S = 3.0
@@ -46,10 +54,9 @@ SLACK_S = 10.0 * PATIENCE
 """How much longer than the host itself the control node waits for its answer."""
 INSTALL_TIMEOUT_S = 120 * PATIENCE
 MEGABYTE = 1 << 20
-CLOCKWORK = "/opt/kraftwreck/clockwork.so"
-CLOCK = "/opt/kraftwreck/clock"
-_CLOCK_ENV = {"LD_PRELOAD": CLOCKWORK, "KRAFTWRECK_CLOCK": CLOCK}
-_WALL = ("/usr/bin/python3", "-c", "import time; print(time.time_ns() // 1000)")
+PYTHON = "/usr/bin/python3"
+_WALL = (PYTHON, "-c", "import time; print(time.time_ns() // 1000)")
+_LOADS = (PYTHON, "-c", "import sys, time; sys.stdout.write(str(time.monotonic_ns()))")
 LEFT_OUT = "left-out.json"
 """In the run folder: declared files that were too large to collect, with their sizes."""
 
@@ -58,7 +65,8 @@ class PlainDeployment:
     """The processes of one run. Methods raise :class:`RemoteError` with one line.
 
     ``declared`` has the processes by host. ``squeezable`` lets each process join control groups of
-    its own; ``own_clocks`` preloads the library that changes clocks.
+    its own; ``own_clocks`` and ``own_disks`` preload the libraries that change the clocks of each
+    and break the first one of its folders.
     """
 
     def __init__(
@@ -70,8 +78,10 @@ class PlainDeployment:
         *,
         squeezable: bool = False,
         own_clocks: bool = False,
+        own_disks: bool = False,
     ) -> None:
         self.own_clocks = own_clocks
+        self.own_disks = own_disks
         self.hosts = {host.name: host for host in hosts}
         self.processes: dict[str, Process] = {}
         self.services: dict[str, dict[str, Any]] = {}
@@ -81,8 +91,11 @@ class PlainDeployment:
                 name = full_name(host, process)
                 self.processes[name] = process
                 self.host_of[name] = host
+                own = preloading(
+                    process.environment, process.folders, clocks=own_clocks, disks=own_disks
+                )
                 made = service(places[host], process, squeezable=squeezable)
-                self.services[name] = {**made, **(_clock(process) if own_clocks else {})}
+                self.services[name] = {**made, **own}
         self.artefacts = tuple(artefacts)
         self.remotes = {name: Remote(host) for name, host in self.hosts.items()}
         self.agents = {name: Agent(remote) for name, remote in self.remotes.items()}
@@ -106,17 +119,27 @@ class PlainDeployment:
         on_all(list(self.hosts), self._start_host)
 
     def install_and_start(self) -> None:
-        """Install everything and start all processes."""
-        self.install()
-        self.start_all()
+        """Install everything, and start the processes of each host as soon as it is installed."""
+        on_all(list(self.hosts), self._install_and_start, at_once=self._check_hosts())
+
+    def _install_and_start(self, host: str) -> None:
+        self._install(host)
+        for name in self.on_host(host):
+            # There is no fault yet that would wait for this agent.
+            self._start(name, self.agents)
 
     def _check_hosts(self) -> int:
-        """Check that hosts have what is needed; return how many to install at once."""
-        kernels = set(on_all(list(self.hosts), self._check_host).values())
-        shared = kernels == {control_boot_id()}
+        """Check that hosts have what is needed; return how many to install at once.
+
+        If hosts share the processors of this machine, a small number lets the first processes start
+        earlier and the last ones no later.
+        """
+        found = on_all(list(self.hosts), self._check_host).values()
+        shared = {str(each["boot_id"]) for each in found} == {control_boot_id()}
         return 1 + (os.cpu_count() or 1) if shared else len(self.hosts)
 
-    def _check_host(self, name: str) -> str:
+    def _check_host(self, name: str) -> Evidence:
+        """Raise an error with what is missing; return what the host says of itself."""
         found = self.agents[name].ask("hello")
         if not found["privileged"]:
             raise RemoteError(name, "commands do not run as root: log in as root or set become")
@@ -124,7 +147,7 @@ class PlainDeployment:
             if not there:
                 package = {"nft": "nftables"}.get(tool, tool)
                 raise RemoteError(name, f"{tool} is missing: apt-get install {package}")
-        return str(found["boot_id"])
+        return found
 
     def _install(self, host: str) -> None:
         agent = self.agents[host]
@@ -134,14 +157,7 @@ class PlainDeployment:
         agent.ask("heal")
         agent.ask("heal_network")
         agent.ask("right_date", control=control_boot_id())
-        folders = [ARTEFACTS, CONFIGURATION, LOGS, f"{LOGS}-images"]
-        agent.ask("prepare_folders", paths=folders, user="root")
-        for name in self.on_host(host):
-            short = self.processes[name].name or MAIN
-            parts = [f"{LOGS}/{short}", f"{LOGS}-images/{short}"]
-            agent.ask("prepare_folders", paths=[*parts, f"{CONFIGURATION}/{short}"], user="root")
-            user, own = self.processes[name].user, list(self.processes[name].folders)
-            agent.ask("prepare_folders", paths=own or [f"{DATA}/{short}"], user=user)
+        self._prepare_folders(host)
         for artefact in self.artefacts:
             self._send(host, artefact.tar, f"{ARTEFACTS}/{artefact.name}", artefact.name)
         files = {
@@ -149,13 +165,43 @@ class PlainDeployment:
             for name in self.on_host(host)
             for path, content in self.processes[name].files.items()
         }
-        if self.own_clocks:
-            files[CLOCKWORK] = library()
+        files |= libraries(clocks=self.own_clocks, disks=self.own_disks)
         if files:
             self._send(host, io.BytesIO(_tar(files)), "/", "files")
+        self._check_libraries(host)
 
+    def _prepare_folders(self, host: str) -> None:
+        """Empty the folders of a host; only those of data must outlive a crash right afterwards."""
+        own, data = [ARTEFACTS, CONFIGURATION, LOGS, IMAGES], dict[str, list[str]]()
+        for name in self.on_host(host):
+            process = self.processes[name]
+            short = process.name or MAIN
+            own += [f"{each}/{short}" for each in (LOGS, IMAGES, CONFIGURATION)]
+            data.setdefault(process.user, []).extend(process.folders or [f"{DATA}/{short}"])
+        ask = self.agents[host].ask
+        ask("prepare_folders", paths=own, user="root", lasting=False)
+        for user, folders in data.items():
+            ask("prepare_folders", paths=folders, user=user, lasting=True)
+
+    def _check_libraries(self, host: str) -> None:
+        """Reset clocks and disks, and check that the preloaded libraries work on the host."""
         if self.own_clocks:
-            agent.ask("create_clock", service=self.services[host])
+            self.ask(host, "create_clock")
+        if self.own_disks:
+            self.ask(host, "create_disk")
+        if self.own_clocks or self.own_disks:
+            done = self._run_preloaded(host, _LOADS)
+            if done.stderr:
+                said = done.stderr.decode(errors="replace").strip().splitlines()[-1]
+                raise RemoteError(host, f"a preloaded library cannot be loaded: {said}")
+
+    def _run_preloaded(self, host: str, argv: Sequence[str]) -> Result:
+        """Run a command with the libraries that the host's processes preload."""
+        own = preloading(
+            {}, self.processes[host].folders, clocks=self.own_clocks, disks=self.own_disks
+        )
+        env = [f"{key}={value}" for key, value in own["env"].items()]
+        return self.remotes[host].run(["env", *env, *argv])
 
     def _send(self, host: str, source: Path | IO[bytes], target: str, what: str) -> None:
         """Copy a tar to the host and unpack it below ``target``."""
@@ -180,8 +226,7 @@ class PlainDeployment:
 
     # --- processes ------------------------------------------------------------------------
 
-    def _ask(self, name: str, do: str, *, slow: bool = False, **fields: Any) -> Evidence:
-        agents = self._slow if slow else self.agents
+    def _ask(self, name: str, do: str, agents: Mapping[str, Agent], **fields: Any) -> Evidence:
         host = self.host_of[name]
         try:
             return agents[host].ask(do, service=self.services[name], **fields)
@@ -193,18 +238,24 @@ class PlainDeployment:
 
     def start(self, name: str) -> Evidence:
         """Start a process and wait until it is ready; do nothing if it runs."""
+        return self._start(name, self._slow)
+
+    def _start(self, name: str, agents: Mapping[str, Agent]) -> Evidence:
         wait_s = self.processes[name].ready_s * PATIENCE
-        return self._ask(name, "open_service", slow=True, wait_s=wait_s, timeout_s=wait_s + SLACK_S)
+        return self._ask(name, "open_service", agents, wait_s=wait_s, timeout_s=wait_s + SLACK_S)
 
     def launch(self, name: str) -> Evidence:
         """Start a process without waiting until it is ready."""
-        return self._ask(name, "launch_service")
+        return self.ask(name, "launch_service")
 
     def stop(self, name: str, wait_s: float | None = None) -> Evidence:
         """End a process by its stop signal, after ``wait_s`` seconds by SIGKILL."""
+        return self._stop(name, self._slow, wait_s)
+
+    def _stop(self, name: str, agents: Mapping[str, Agent], wait_s: float | None) -> Evidence:
         wait_s = self.processes[name].stop_s if wait_s is None else wait_s
         evidence = self._ask(
-            name, "close_service", slow=True, wait_s=wait_s, timeout_s=wait_s + SLACK_S
+            name, "close_service", agents, wait_s=wait_s, timeout_s=wait_s + SLACK_S
         )
         signal = self.processes[name].stop_signal
         if evidence.get("signal") == "SIGKILL" and wait_s > 0:
@@ -225,41 +276,47 @@ class PlainDeployment:
 
         def stop_host(host: str) -> None:
             for name in reversed(self.on_host(host)):
-                self.stop(name, wait_s)
+                # No fault waits for this agent any longer.
+                self._stop(name, self.agents, wait_s)
 
         on_all(list(self.hosts), stop_host)
 
     def kill(self, name: str, label: str = "") -> Evidence:
         """kill -9 all of a process; with a ``label`` keep an image of its folders, if declared."""
-        return self._ask(name, "kill_service", label=label if self.processes[name].images else "")
+        return self.ask(name, "kill_service", label=label if self.processes[name].images else "")
 
-    def image(self, name: str, label: str) -> Evidence:
+    def image(self, name: str, label: str, timeout_s: float = ANSWER_TIMEOUT_S) -> Evidence:
         """Keep an image of the folders of a process that is down, if it declares images."""
-        return self._ask(name, "service_image", label=label) if self.processes[name].images else {}
+        if not self.processes[name].images:
+            return {}
+        return self.ask(name, "service_image", label=label, timeout_s=timeout_s)
 
     def pause(self, name: str) -> Evidence:
         """SIGSTOP a process and all it has started."""
-        return self._ask(name, "pause_service")
+        return self.ask(name, "pause_service")
 
     def resume(self, name: str) -> Evidence:
         """SIGCONT a process and all it has started."""
-        return self._ask(name, "resume_service")
+        return self.ask(name, "resume_service")
 
     def status(self, name: str) -> Evidence:
         """Return whether a process runs, its pid and state, or how it ended."""
-        return self._ask(name, "service_status")
+        return self.ask(name, "service_status")
 
     def ask(self, name: str, do: str, **fields: Any) -> Evidence:
         """Carry out another action of the agent on a process."""
-        return self._ask(name, do, **fields)
+        return self._ask(name, do, self.agents, **fields)
 
     # --- clocks ---------------------------------------------------------------------------
+
+    def clock_offsets(self) -> dict[str, int]:
+        """Return every host's monotonic clock minus this machine's, in microseconds."""
+        return dict(on_all(list(self.hosts), lambda name: self.agents[name].clock_offset()))
 
     def wall_ahead_us(self, host: str) -> int:
         """Return how far the wall clock of the host's processes is ahead of the host's own, in µs,
         as a program there reads both."""
-        argv = ["env", *(f"{key}={value}" for key, value in _CLOCK_ENV.items())]
-        own = self.remotes[host].run([*argv, *_WALL]).text
+        own = self._run_preloaded(host, _WALL).text
         offset = int(self.agents[host].ask("clock")["wall_us"]) - int(own)
         return -offset
 
@@ -283,7 +340,7 @@ class PlainDeployment:
             short = process.name or MAIN
             into = target / process.name if process.name else target
             into.mkdir(parents=True, exist_ok=True)
-            paths = [f"{LOGS}/{short}", f"{LOGS}-images/{short}", *process.collect]
+            paths = [f"{LOGS}/{short}", f"{IMAGES}/{short}", *process.collect]
             try:
                 limit = process.collect_mb * MEGABYTE
                 told = self.agents[host].ask("choose_files", paths=paths, limit=limit)
@@ -299,7 +356,7 @@ class PlainDeployment:
         """Copy files of a host by their names, which may be any bytes."""
         for prefix, below in (
             (f"{LOGS}/{short}/", into),
-            (f"{LOGS}-images/{short}/", into / "images"),
+            (f"{IMAGES}/{short}/", into / "images"),
             ("/", into / "files"),
         ):
             mine = [name for name in files if name.startswith(prefix)]
@@ -340,13 +397,6 @@ class PlainDeployment:
             agent.close()
         for remote in self.remotes.values():
             remote.close()
-
-
-def _clock(process: Process) -> dict[str, Any]:
-    """Return what a service needs so that its clock can be set."""
-    preloaded = process.environment.get("LD_PRELOAD", "")
-    preload = f"{CLOCKWORK} {preloaded}".strip()
-    return {"clock": CLOCK, "env": {**process.environment, **_CLOCK_ENV, "LD_PRELOAD": preload}}
 
 
 def _tar(files: Mapping[str, bytes]) -> bytes:

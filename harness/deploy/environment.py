@@ -6,7 +6,6 @@ the reason in one line; :data:`LACKING` has the reasons, for the command line.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -71,7 +70,7 @@ class PlainEnvironment(HostFaults):
     def __init__(
         self, deployment: PlainDeployment, seed: int, leader: Callable[[], str | None]
     ) -> None:
-        super().__init__(deployment.hosts, deployment.agents, deployment.disconnect, set())
+        super().__init__(deployment.hosts, deployment.agents, deployment.disconnect)
         self.deployment = deployment
         self.processes = tuple(deployment.processes)
         """The names of all processes."""
@@ -130,6 +129,10 @@ class PlainEnvironment(HostFaults):
 
     # --- processes ------------------------------------------------------------------------
 
+    def _frail(self, node: str) -> bool:
+        """Return whether the process may end or refuse to start because of a fault."""
+        return node in self._squeezed
+
     def _ended(self, node: str) -> Evidence | None:
         """Return evidence if the process has ended by itself, which is noted."""
         status = self.deployment.status(node)
@@ -141,7 +144,8 @@ class PlainEnvironment(HostFaults):
         return {"ended": "by itself", **told}
 
     def kill(self, node: str) -> Evidence:
-        """kill -9 a process and all it has started."""
+        """kill -9 a process and all it has started; its folders become image ``kill-<k>`` if it
+        declares images."""
         if (ended := self._ended(node)) is not None:
             return {node: {"killed": False, **ended}}
         return {node: self.deployment.kill(node, self._label(node))}
@@ -151,9 +155,14 @@ class PlainEnvironment(HostFaults):
         return f"kill-{self._kills[node]}"
 
     def start(self, node: str) -> Evidence:
-        """Start a process again and wait until it is ready. A host's main process brings the
-        others there along, if they are down because the host was."""
-        return {node: self.deployment.start(node)}
+        """Start a process again and wait until it is ready; the evidence has the reason if one
+        that a fault still weakens refuses to start."""
+        try:
+            return {node: self.deployment.start(node)}
+        except RemoteError as error:
+            if not self._frail(node) or self.deployment.status(node)["running"]:
+                raise
+            return {node: {"started": False, "refused": str(error)}}
 
     def launch(self, node: str) -> Evidence:
         return {node: self.deployment.launch(node)}
@@ -224,7 +233,7 @@ class PlainEnvironment(HostFaults):
 
     # --- the end of a run -----------------------------------------------------------------
 
-    def restore(self, *, start: bool) -> list[Trouble]:
+    def restore(self, *, start: bool = True) -> list[Trouble]:
         """Undo everything on every host, and ``start`` what is down; return the failures."""
         problems: list[Trouble] = []
 
@@ -238,7 +247,8 @@ class PlainEnvironment(HostFaults):
                 lambda: self.deployment.right_clock(host),
             ]
             for name in self.deployment.on_host(host):
-                steps += [partial(self._resume_if_paused, name), partial(self.release, name)]
+                steps += [partial(self._resume_if_paused, name), partial(self._mend, name)]
+                steps.append(partial(self.release, name))
                 if start:
                     steps.append(partial(self.deployment.start, name))
             for step in steps:
@@ -255,8 +265,14 @@ class PlainEnvironment(HostFaults):
 
     def _resume_if_paused(self, name: str) -> None:
         if self.deployment.status(name).get("state") == "T":
-            with contextlib.suppress(RemoteError):
+            try:
                 self.deployment.resume(name)
+            except RemoteError:
+                if self.deployment.status(name)["running"]:
+                    raise
+
+    def _mend(self, name: str) -> None:
+        """Undo what a system's own faults have done to a process; nothing by default."""
 
 
 def _how(told: Evidence) -> str:

@@ -39,7 +39,7 @@ from kraftwreck.harness.deploy.environment import (
 from kraftwreck.harness.deploy.line_clients import HelperPrograms
 from kraftwreck.harness.inspection import inspect
 from kraftwreck.harness.options import OptionError, RunOptions
-from kraftwreck.harness.remote.session import RemoteError, on_all
+from kraftwreck.harness.remote.session import RemoteError
 from kraftwreck.harness.run_errors import Trouble
 from kraftwreck.harness.workload import ClientSetting, Speaking, Workload
 from kraftwreck.histories.members import Member
@@ -254,8 +254,7 @@ class PlainDeployed:
 
     def clocks(self) -> Mapping[str, int]:
         """Return each host's monotonic clock minus the control node's, in microseconds."""
-        agents = self.deployment.agents
-        return dict(on_all(list(agents), lambda name: agents[name].clock_offset()))
+        return self.deployment.clock_offsets()
 
     def position(self) -> str:
         """Return the leader for the progress line, "" if the adapter never names one."""

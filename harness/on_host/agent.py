@@ -5,9 +5,10 @@ that a fault costs one round trip and no start of an interpreter. Standard libra
 Python >= 3.9. A request is ``{"do": name, ...}``; the response is the evidence, or
 ``{"error": "one line"}``.
 
-A service is described by ``{"pid_file", "argv", "log", "data", "trace", "images"}``, optionally
-with ``"env"``, ``"clock"``, ``"disk"`` and ``"squeezable"``. Signals go only to the process that
-the pid file identifies (:mod:`harness.on_host.process`).
+A service is described by ``{"name", "pid_file", "argv", "log", "data", "trace", "images",
+"folders", "ports", "ip", "ready", "settle_s", "user", "stop_signal", "disk_limit_mb"}``, optionally
+with ``"env"``, ``"clock"``, ``"disk"``, ``"squeezable"`` and ``"group"``; ``"data"`` is the first
+of its folders. Signals go only to what the pid file identifies (:mod:`harness.on_host.process`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -33,7 +33,7 @@ from kraftwreck.harness.on_host.files import disk_log_end, exchange, sums, told_
 from kraftwreck.harness.on_host.links import set_links
 from kraftwreck.harness.on_host.names import set_names
 from kraftwreck.harness.on_host.network import heal_network, network_means, settled
-from kraftwreck.harness.on_host.process import RefusedError, process_state, service_pid
+from kraftwreck.harness.on_host.process import RefusedError, service_pid
 from kraftwreck.harness.on_host.program import run_program
 from kraftwreck.harness.on_host.relay import set_relay
 
@@ -45,162 +45,7 @@ Evidence = dict[str, Any]
 os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-# --- processes --------------------------------------------------------------------------
-
-
-def send(service: Request, number: int) -> tuple[int, str]:
-    """Signal the service and no other process; return its pid and its state before."""
-    pid = service_pid(service)
-    if pid is None:
-        raise RefusedError("the service does not run")
-    try:
-        handle = os.pidfd_open(pid)
-    except OSError as error:
-        raise RefusedError("the service has just ended") from error
-    try:
-        # The handle always refers to this process; its pid could be reused.
-        if service_pid(service) != pid:
-            raise RefusedError("the service has just ended")
-        before = process_state(pid)[0]
-        signal.pidfd_send_signal(handle, number)
-    except ProcessLookupError as error:
-        raise RefusedError("the service has just ended") from error
-    finally:
-        os.close(handle)
-    return pid, before
-
-
-def wait_for_state(pid: int, wanted: str, timeout_s: float) -> str:
-    """Wait until the process is in one of the states ``wanted``; return the last state seen."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        state, _ = process_state(pid)
-        if state in wanted or state == "gone" or time.monotonic() > deadline:
-            return state
-        time.sleep(0.001)
-
-
-def gone(pid: int, timeout_s: float) -> bool:
-    """Wait until no process, not even a zombie, has this pid (kill(2) says ESRCH)."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(0.002)
-
-
-def status(request: Request) -> Evidence:
-    """Return whether the service runs, its pid and state letter."""
-    pid = service_pid(request["service"])
-    if pid is None:
-        return {"running": False}
-    return {"running": True, "pid": pid, "state": process_state(pid)[0]}
-
-
-def start(request: Request) -> Evidence:
-    """Start the service as a daemon unless it runs; wait until ``port`` of ``ip`` is open."""
-    service, ip, port = request["service"], request["ip"], request["port"]
-    pid = service_pid(service)
-    started = pid is None
-    if started and port_open(ip, port):
-        raise RefusedError(f"port {ip}:{port} is taken by another process")
-    if pid is not None and process_state(pid)[0] == "T":
-        return {"pid": pid, "running": True, "started": False}
-    began = time.monotonic()
-    pid = pid or spawn(service)
-    deadline = began + request["wait_s"]
-    while not port_open(ip, port):
-        if service_pid(service) is None:
-            if started:
-                raise RefusedError(f"the service ended at once: {last_line(service['log'])}")
-            # It was already ending, because of a disk that failed until now.
-            pid, started = spawn(service), True
-        if time.monotonic() > deadline:
-            raise RefusedError(f"port {ip}:{port} is not open after {request['wait_s']:g} s")
-        time.sleep(0.005)
-    open_after = round((time.monotonic() - began) * 1000)
-    if not started:
-        return {"pid": pid, "running": True, "started": False}
-    return {"pid": pid, "running": True, "started": True, "port_open_after_ms": open_after}
-
-
-def launch(request: Request) -> Evidence:
-    """Start the service without waiting for it."""
-    pid = service_pid(request["service"])
-    return {"pid": pid or spawn(request["service"]), "launched": pid is None}
-
-
-def spawn(service: Request) -> int:
-    """Start ``argv`` in its own session, as a child of PID 1; write the pid file."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setsid()
-            daemon = os.fork()
-            if daemon:
-                os._exit(0)
-            log = os.open(service["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            null = os.open(os.devnull, os.O_RDONLY)
-            for source, target in ((null, 0), (log, 1), (log, 2)):
-                os.dup2(source, target)
-            pid = os.getpid()
-            squeeze.join(service)
-            Path(service["pid_file"]).write_text(f"{pid} {process_state(pid)[1]}\n")
-            os.write(write, str(pid).encode())
-            os.closerange(3, 64)
-            os.chdir("/")
-            env = {**os.environ, **service.get("env", {})}
-            os.execve(service["argv"][0], service["argv"], env)  # noqa: S606 - a vector
-        except BaseException as error:
-            os.write(2, f"{service['argv'][0]}: {error}\n".encode())
-        finally:
-            os._exit(127)
-    os.close(write)
-    os.waitpid(child, 0)
-    pid = int(os.read(read, 32) or b"0")
-    os.close(read)
-    if not pid:
-        raise RefusedError("the service could not be started")
-    # Between fork and exec the command line is still that of this agent.
-    deadline = time.monotonic() + 2
-    while service_pid(service) is None and process_state(pid)[0] not in ("gone", "Z"):
-        if time.monotonic() > deadline:
-            break
-        time.sleep(0.001)
-    return pid
-
-
-def port_open(ip: str, port: int) -> bool:
-    try:
-        socket.create_connection((ip, port), timeout=0.5).close()
-        return True
-    except OSError:
-        return False
-
-
-def last_line(path: str) -> str:
-    try:
-        lines = Path(path).read_text(errors="replace").strip().splitlines()
-    except OSError:
-        lines = []
-    return lines[-1] if lines else "its log is empty"
-
-
-def kill(request: Request) -> Evidence:
-    """kill -9 the service, prove that it has ended, and keep an image of its data."""
-    service = request["service"]
-    began = time.monotonic()
-    pid, before = send(service, signal.SIGKILL)
-    if not gone(pid, 5.0):
-        raise RefusedError(f"process {pid} still exists 5 s after SIGKILL")
-    took = round((time.monotonic() - began) * 1e6)
-    image = save_image(service, request["label"])
-    return {"pid": pid, "before": before, "after": "ESRCH", "gone_after_us": took, **image}
+# --- the disks of nodes ---------------------------------------------------------------
 
 
 def cut_power(request: Request) -> Evidence:
@@ -209,7 +54,7 @@ def cut_power(request: Request) -> Evidence:
     ``log_end_told`` is the log end in the last line of the trace, ``log_end`` that of the log on
     disk; -1 if there is none.
     """
-    return {**kill(request), **log_ends(request)}
+    return {**services.kill_service(request), **log_ends(request)}
 
 
 def log_ends(request: Request) -> Evidence:
@@ -248,59 +93,6 @@ def replace_disk(request: Request) -> Evidence:
     format_disk(request)
     evidence = {"wiped": True, "files_removed": removed, "directory_before": before}
     return evidence | directory(request)
-
-
-def stop(request: Request) -> Evidence:
-    """End the service (SIGTERM, after ``wait_s`` SIGKILL); harmless when it is down."""
-    service = request["service"]
-    pid = service_pid(service)
-    if pid is None:
-        squeeze.leave()
-        return {"running": False}
-    for name, wait_s in (("SIGTERM", request["wait_s"]), ("SIGKILL", 5.0)):
-        try:
-            send(service, getattr(signal, name))
-            send(service, signal.SIGCONT)
-        except RefusedError:
-            wait_s = max(wait_s, 1.0)  # it is ending already
-        if gone(pid, wait_s):
-            squeeze.leave()
-            return {"pid": pid, "signal": name, "after": "ESRCH"}
-    raise RefusedError(f"process {pid} still exists 5 s after SIGKILL")
-
-
-def pause(request: Request) -> Evidence:
-    """SIGSTOP the service and prove that it stopped (state T)."""
-    squeeze.end_duty(request["service"])  # It would resume the service.
-    return switch_state(request, signal.SIGSTOP, "T")
-
-
-def resume(request: Request) -> Evidence:
-    """SIGCONT the service and prove that it runs (any state but T)."""
-    return switch_state(request, signal.SIGCONT, "SRDI")
-
-
-def switch_state(request: Request, number: int, wanted: str) -> Evidence:
-    pid, before = send(request["service"], number)
-    after = wait_for_state(pid, wanted, 2.0)
-    if after not in wanted:
-        raise RefusedError(f"process {pid} is in state {after} after signal {number}")
-    return {"pid": pid, "before": before, "after": after}
-
-
-def image(request: Request) -> Evidence:
-    """Copy the data directory to ``images/<label>``."""
-    return save_image(request["service"], request["label"])
-
-
-def save_image(service: Request, label: str) -> Evidence:
-    if not re.fullmatch(r"[a-z0-9-]+", label):
-        raise RefusedError(f"{label!r} is not a label")
-    target = Path(service["images"]) / label
-    shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(service["data"], target, symlinks=True)
-    sizes = [path.stat().st_size for path in target.rglob("*") if path.is_file()]
-    return {"image": label, "files": len(sizes), "bytes": sum(sizes)}
 
 
 # --- packets ----------------------------------------------------------------------------
@@ -401,21 +193,12 @@ def hello(request: Request) -> Evidence:
     }
 
 
-def wipe(request: Request) -> Evidence:
-    """Remove and remake directories."""
-    for path in request["paths"]:
-        shutil.rmtree(path, ignore_errors=True)
-        Path(path).mkdir(parents=True)
-    return {}
-
-
 ACTIONS = {
     action.__name__: action
     for action in (
-        clock, hello, wipe, status, start, stop, kill, cut_power, directory, format_disk,
-        replace_disk, pause, resume, image, drop, heal, dropped, create_clock, read_clock,
-        right_clock, set_clock, sums, launch, exchange, log_ends, set_links, set_relay,
-        set_names, network_means, heal_network, settled, clock_means, right_date,
+        clock, hello, cut_power, directory, format_disk, replace_disk, drop, heal, dropped,
+        create_clock, read_clock, right_clock, set_clock, sums, exchange, log_ends, set_links,
+        set_relay, set_names, network_means, heal_network, settled, clock_means, right_date,
     )
 } | disk.ACTIONS | squeeze.ACTIONS | services.ACTIONS  # fmt: skip
 

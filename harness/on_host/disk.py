@@ -328,13 +328,12 @@ def remembered(service: Request) -> dict[str, Any] | None:
     return known
 
 
-def heal_disk(request: Request) -> Evidence:
-    """End faults and damage of a disk, from any run; return what there was."""
-    evidence = end_trouble(request["disk"])
-    return {"healed": evidence | put_right(request["service"])}
+def heal_disk(service: Request) -> Evidence:
+    """End faults and damage of a service's disk, from any run; return what there was."""
+    return end_trouble(service["disk"]) | put_right(service)
 
 
 ACTIONS = {
     action.__name__: action
-    for action in (create_disk, trouble_disk, damage_disk, damaged, mend_disk, heal_disk)
+    for action in (create_disk, trouble_disk, damage_disk, damaged, mend_disk)
 }

@@ -20,7 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from kraftwreck.harness.on_host import squeeze
-from kraftwreck.harness.on_host.process import RefusedError, process_state
+from kraftwreck.harness.on_host.process import (
+    RefusedError,
+    process_state,
+    recorded_pid,
+    service_pid,
+)
 
 Service = dict[str, Any]
 
@@ -66,6 +71,7 @@ def _keep(service: Service, report: int) -> None:
     """Be the keeper: start the service, report its pid or an error, and stay until it is gone."""
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDONLY)
+    Path(service["log"]).parent.mkdir(parents=True, exist_ok=True)  # A crash may have lost it.
     log = os.open(service["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for source, target in ((null, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
@@ -191,26 +197,12 @@ def ending(service: Service) -> dict[str, Any]:
 
 def keeper_pid(service: Service) -> int | None:
     """Return the pid of the service's keeper, None if there is none."""
-    return _recorded(kept_file(service, "keeper"))
-
-
-def main_pid(service: Service) -> int | None:
-    """Return the pid of the process that was started; it may have renamed itself."""
-    return _recorded(Path(service["pid_file"]))
-
-
-def _recorded(path: Path) -> int | None:
-    try:
-        pid, start = map(int, path.read_text().split())
-    except (OSError, ValueError):
-        return None
-    state, now_start = process_state(pid)
-    return pid if now_start == start and state not in ("gone", "Z", "X") else None
+    return recorded_pid(kept_file(service, "keeper"))
 
 
 def members(service: Service) -> list[int]:
     """Return all processes of the service: the main one first, then its descendants."""
-    main, keeper = main_pid(service), keeper_pid(service)
+    main, keeper = service_pid(service), keeper_pid(service)
     below = descendants(keeper) if keeper is not None else []
     if main is not None and keeper is None:
         below = descendants(main)

@@ -1,9 +1,8 @@
 """On a host: the process of a service, by its pid file; signals reach no other process.
 
 Standard library only, for any Python >= 3.9; it is sent to the host with the agent. The pid file
-contains pid and start time. A process is the service's only if both match *and* its command line
-is the service's ``argv``. A service with ``kept`` may rename itself: its pid file is written when
-its program is executed (:mod:`harness.on_host.keeper`).
+contains pid and start time, which together belong to one process only. It is written when the
+service's program is executed (:mod:`harness.on_host.keeper`), which may rename itself.
 """
 
 from __future__ import annotations
@@ -27,14 +26,16 @@ def process_state(pid: int) -> tuple[str, int]:
     return fields[0], int(fields[19])
 
 
-def service_pid(service: Request) -> int | None:
-    """Return the pid of the running service, None when it is not running."""
+def recorded_pid(path: Path) -> int | None:
+    """Return the pid in a pid file, None unless the process that had it then runs."""
     try:
-        pid, start = map(int, Path(service["pid_file"]).read_text().split())
-        state, now_start = process_state(pid)
-        argv = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+        pid, start = map(int, path.read_text().split())
     except (OSError, ValueError):
         return None
-    if now_start != start or state in ("gone", "Z", "X"):
-        return None
-    return pid if service.get("kept") or argv == service["argv"] else None
+    state, now_start = process_state(pid)
+    return pid if now_start == start and state not in ("gone", "Z", "X") else None
+
+
+def service_pid(service: Request) -> int | None:
+    """Return the pid of the running service, None when it is not running."""
+    return recorded_pid(Path(service["pid_file"]))

@@ -2,9 +2,8 @@
 
 Standard library only, for any Python >= 3.9; it is sent to the host with the agent.
 
-A service is described as for :mod:`harness.on_host.agent`, with ``"kept"`` set, and with
-``"name"``, ``"folders"``, ``"ports"`` (of address ``"ip"``), ``"ready"``, ``"user"``, ``"cwd"``,
-``"stop_signal"`` and ``"disk_limit_mb"``. Signals of a fault reach all of its processes.
+A service is described as for :mod:`harness.on_host.agent`. Signals of a fault reach all of its
+processes.
 """
 
 from __future__ import annotations
@@ -24,25 +23,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kraftwreck.harness.on_host import squeeze
+from kraftwreck.harness.on_host import disk, squeeze
 from kraftwreck.harness.on_host.keeper import (
     ending,
     environment,
     keeper_pid,
-    main_pid,
     members,
     spawn_kept,
 )
-from kraftwreck.harness.on_host.process import RefusedError, process_state
+from kraftwreck.harness.on_host.process import RefusedError, process_state, service_pid
 
 Request = dict[str, Any]
 Evidence = dict[str, Any]
 
 KNOWN = Path("/run/kraftwreck-services")
 """The descriptions of all services that were started on this host, for a later run to end."""
-POLL_S = 0.02
-SETTLE_S = 0.1
-"""How long a process that has just become ready must live: one that goes to the background ends."""
+POLL_S = 0.005
 TRY_S = 5.0
 """How long one attempt of a ready check may take."""
 LINE_BYTES = 300
@@ -54,19 +50,25 @@ LINE_BYTES = 300
 def open_service(request: Request) -> Evidence:
     """Start the service unless it runs, and wait until it is ready for ``wait_s`` seconds.
 
-    A paused service stays paused. Raises RefusedError, one line: it cannot be executed, ended,
-    went to the background, filled its disk, or is not ready in time.
+    A paused service stays paused, and one that is just ending is started again. Raises
+    RefusedError, one line: it cannot be executed, ended, went to the background, filled its disk,
+    or is not ready in time.
     """
     service = request["service"]
-    pid = main_pid(service)
+    pid = service_pid(service)
     if pid is not None:
-        if process_state(pid)[0] != "T":
-            _await_ready(service, 0, request["wait_s"])
-        return {"pid": pid, "running": True, "started": False}
+        try:
+            if process_state(pid)[0] != "T":
+                _await_ready(service, 0, request["wait_s"])
+            return {"pid": pid, "running": True, "started": False}
+        except RefusedError:
+            if service_pid(service) is not None:
+                raise
     _end_all(service)
     for name, port in service["ports"].items():
         if port_open(service["ip"], port):
-            raise RefusedError(f"port {port} ({name}) is taken by another process")
+            where = f"{service['ip']}:{port}"
+            raise RefusedError(f"port {where} ({name}) is taken by another process")
     began = time.monotonic()
     with suppress(OSError):
         KNOWN.mkdir(parents=True, exist_ok=True)
@@ -77,10 +79,10 @@ def open_service(request: Request) -> Evidence:
     try:
         _await_ready(service, offset, request["wait_s"])
         ready = round((time.monotonic() - began) * 1000)
-        time.sleep(SETTLE_S)
+        time.sleep(service["settle_s"])
         _check_alive(service)
     except RefusedError:
-        if main_pid(service) is None:
+        if service_pid(service) is None:
             _end_all(service)
         raise
     return {"pid": pid, "running": True, "started": True, "ready_after_ms": ready}
@@ -88,7 +90,7 @@ def open_service(request: Request) -> Evidence:
 
 def launch_service(request: Request) -> Evidence:
     """Start the service without waiting until it is ready."""
-    pid = main_pid(request["service"])
+    pid = service_pid(request["service"])
     return {"pid": pid or spawn_kept(request["service"]), "launched": pid is None}
 
 
@@ -106,7 +108,7 @@ def _await_ready(service: Request, offset: int, wait_s: float) -> None:
 
 def _check_alive(service: Request) -> None:
     """Raise RefusedError with the reason if the main process has ended."""
-    if main_pid(service) is not None:
+    if service_pid(service) is not None:
         return
     deadline = time.monotonic() + 1.0
     while "status" not in (told := ending(service)) and time.monotonic() < deadline:
@@ -227,7 +229,7 @@ def close_service(request: Request) -> Evidence:
     one and were killed.
     """
     service, wait_s = request["service"], request["wait_s"]
-    pid = main_pid(service)
+    pid = service_pid(service)
     if pid is None:
         left = len(members(service))
         _end_all(service)
@@ -241,9 +243,9 @@ def close_service(request: Request) -> Evidence:
         with suppress(ProcessLookupError):
             os.kill(each, signal.SIGCONT)
     deadline = time.monotonic() + wait_s
-    while main_pid(service) is not None and time.monotonic() < deadline:
+    while service_pid(service) is not None and time.monotonic() < deadline:
         time.sleep(0.005)
-    ignored = main_pid(service) is not None
+    ignored = service_pid(service) is not None
     left = 0 if ignored else len(members(service))
     _end_all(service)
     squeeze.leave()
@@ -273,7 +275,7 @@ def _end_all(service: Request) -> int:
 def kill_service(request: Request) -> Evidence:
     """kill -9 all processes of the service, prove that they ended, and keep an image if asked."""
     service = request["service"]
-    pid = main_pid(service)
+    pid = service_pid(service)
     if pid is None:
         raise RefusedError("the service does not run")
     before = process_state(pid)[0]
@@ -287,13 +289,14 @@ def kill_service(request: Request) -> Evidence:
 
 
 def service_image(request: Request) -> Evidence:
-    """Copy the service's folders to ``images/<label>``; sockets and devices are left out."""
+    """Copy the service's folder to ``images/<label>``, several to folders below; sockets and
+    devices are left out."""
     service, label = request["service"], request["label"]
     target = Path(service["images"]) / label
     shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    for number, folder in enumerate(service["folders"]):
-        into = target / f"{number}-{Path(folder).name}"
+    folders = service["folders"]
+    for number, folder in enumerate(folders):
+        into = target / f"{number}-{Path(folder).name}" if len(folders) > 1 else target
         shutil.copytree(folder, into, symlinks=True, ignore=_special)
     sizes = [path.stat().st_size for path in target.rglob("*") if path.is_file()]
     return {"image": label, "files": len(sizes), "bytes": sum(sizes)}
@@ -329,9 +332,9 @@ def end_services(request: Request) -> Evidence:
 
 
 def heal_services(request: Request) -> Evidence:
-    """SIGCONT the paused processes of all services of this host, and remove their limits; return
-    the services' names, and the effects of the limits by name."""
-    resumed, released = [], {}
+    """SIGCONT the paused processes of all services of this host, remove their limits, and mend
+    their disks; return the services' names, and what was undone by name."""
+    resumed, released, mended = [], {}, {}
     for file in sorted(KNOWN.glob("*.json")):
         with suppress(OSError, ValueError, KeyError):
             service = json.loads(file.read_text())
@@ -343,7 +346,9 @@ def heal_services(request: Request) -> Evidence:
                 resumed.append(service["name"])
             if told := squeeze.release({"service": service}):
                 released[service["name"]] = told
-    return {"resumed": resumed, "released": released}
+            if "disk" in service and (told := disk.heal_disk(service)):
+                mended[service["name"]] = told
+    return {"resumed": resumed, "released": released, "mended": mended}
 
 
 # --- signals and state ------------------------------------------------------------------
@@ -361,7 +366,7 @@ def resume_service(request: Request) -> Evidence:
 
 
 def _switch(service: Request, number: int, wanted: str) -> Evidence:
-    pid = main_pid(service)
+    pid = service_pid(service)
     if pid is None:
         raise RefusedError("the service does not run")
     before = process_state(pid)[0]
@@ -384,7 +389,7 @@ def _switch(service: Request, number: int, wanted: str) -> Evidence:
 def service_status(request: Request) -> Evidence:
     """Return whether the service runs, its pid and state letter, or how it ended."""
     service = request["service"]
-    pid = main_pid(service)
+    pid = service_pid(service)
     if pid is None:
         told = ending(service)
         why = {"why": _full(service, told)} if "full_mb" in told else {}
@@ -396,7 +401,9 @@ def service_status(request: Request) -> Evidence:
 
 
 def prepare_folders(request: Request) -> Evidence:
-    """Remove and remake ``paths``, owned by ``user``; they survive a crash of the host."""
+    """Remove and remake ``paths``, owned by ``user``; those that are ``lasting`` survive a crash of
+    the host."""
+    changed = set()
     for text in request["paths"]:
         path = Path(text)
         if path.is_symlink() or path.is_file():
@@ -406,15 +413,17 @@ def prepare_folders(request: Request) -> Evidence:
         if request["user"] != "root":
             account = pwd.getpwnam(request["user"])
             os.chown(path, account.pw_uid, account.pw_gid)
-        for folder in (path, path.parent):
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            os.fsync(descriptor)
-            os.close(descriptor)
+        changed |= {path, path.parent}
+    for folder in changed if request["lasting"] else ():
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        os.fsync(descriptor)
+        os.close(descriptor)
     return {}
 
 
 def choose_files(request: Request) -> Evidence:
-    """Return the plain files below ``paths``, smallest first, that fit into ``limit`` bytes.
+    """Return the plain files below ``paths``, smallest first, that fit into ``limit`` bytes, or all
+    if it is 0.
 
     ``left_out`` has the others with their sizes. Names that are not UTF-8 come as Python's
     surrogates.
@@ -434,7 +443,7 @@ def choose_files(request: Request) -> Evidence:
     chosen, left_out, total = [], {}, 0
     for size, name in sorted(set(sized)):
         total += size
-        if total <= request["limit"]:
+        if not request["limit"] or total <= request["limit"]:
             chosen.append(name)
         else:
             left_out[name] = size

@@ -36,7 +36,6 @@ class HostFaults:
         hosts: Mapping[str, Host],
         agents: Mapping[str, Agent],
         disconnect: Callable[[str], None],
-        off: set[str],
     ) -> None:
         self.nodes = tuple(hosts)
         self.machines: Machines | None = None
@@ -44,7 +43,7 @@ class HostFaults:
         self._hosts = hosts
         self._agents = agents
         self._disconnect = disconnect
-        self._off = off
+        self._off: set[str] = set()
         self._names = {host.ip: name for name, host in hosts.items()}
 
     def _on_hosts(self, function: Callable[[str], Evidence]) -> Evidence:

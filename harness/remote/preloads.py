@@ -1,4 +1,4 @@
-"""The libraries that give a node its own clocks and disks, compiled from C sources by gcc.
+"""The libraries that give a process its own clocks and disks, compiled from C sources by gcc.
 
 ``clockwork.c`` is for the fault ``clock``, ``diskwork.c`` for ``disk``. The set-up compiles them
 with ``python -m kraftwreck.harness.remote.preloads``; each is compiled again when its source has
@@ -14,7 +14,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from kraftwreck.histories.exit_codes import BadInputError
 
@@ -22,6 +24,11 @@ SOURCES = Path(__file__).resolve().parent
 BUILD = SOURCES.parents[1] / "build"
 FAULTS = {"clockwork": "clock", "diskwork": "disk"}
 """The libraries, and the fault that needs each."""
+CLOCKWORK = "/opt/kraftwreck/clockwork.so"
+CLOCK = "/opt/kraftwreck/clock"
+DISKWORK = "/opt/kraftwreck/diskwork.so"
+DISK = "/opt/kraftwreck/disk"
+"""The libraries on a host, and the files that say what they do."""
 COMPILER = "gcc"
 _FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC")
 _TIMEOUT_S = 60
@@ -69,6 +76,35 @@ def library(build: Path = BUILD, name: str = "clockwork") -> bytes:
         except OSError:
             pass  # A read-only tree: compile it every time.
         return content
+
+
+def libraries(*, clocks: bool, disks: bool) -> dict[str, bytes]:
+    """Return the libraries for clocks and disks of their own, by their path on a host."""
+    chosen = {}
+    if clocks:
+        chosen[CLOCKWORK] = library()
+    if disks:
+        chosen[DISKWORK] = library(name="diskwork")
+    return chosen
+
+
+def preloading(
+    environment: Mapping[str, str], folders: Sequence[str], *, clocks: bool, disks: bool
+) -> dict[str, Any]:
+    """Return the fields of a service with this ``environment`` whose clocks, or files below the
+    first one of ``folders``, faults can change."""
+    preloaded = [*([CLOCKWORK] if clocks else []), *([DISKWORK] if disks else [])]
+    if not preloaded:
+        return {}
+    own = environment.get("LD_PRELOAD", "")
+    env = {**environment, "LD_PRELOAD": " ".join([*preloaded, own]).strip()}
+    fields: dict[str, Any] = {"env": env}
+    if clocks:
+        fields["clock"] = env["KRAFTWRECK_CLOCK"] = CLOCK
+    if disks:
+        fields["disk"] = env["KRAFTWRECK_DISK"] = DISK
+        env["KRAFTWRECK_DISK_FILES"] = folders[0]
+    return fields
 
 
 def main() -> int:

@@ -171,7 +171,7 @@ class KraftDeployment:
 
     def restore(self) -> list[Trouble]:
         """Heal, resume and start every node; return the failures."""
-        return self.remote.restore()
+        return self.remote.restore(start=True)
 
     def stop(self) -> None:
         """End every node: SIGTERM, then SIGKILL; brokers get time for a controlled shutdown.

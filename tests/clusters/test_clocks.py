@@ -18,7 +18,6 @@ from kraftwreck.harness.capabilities import ClockSetting
 from kraftwreck.harness.clusters.healing import heal_hosts
 from kraftwreck.harness.clusters.netns import NetnsCluster
 from kraftwreck.harness.options import RunOptions
-from kraftwreck.harness.remote.service import LOGS
 from kraftwreck.harness.remote.session import RemoteError
 from kraftwreck.histories.fault import Fault
 from kraftwreck.histories.reading import read_faults
@@ -26,6 +25,7 @@ from kraftwreck.nemesis.families.clocks import drift, jump
 from kraftwreck.runs.judge import judge
 from kraftwreck.runs.replay import check_replay
 from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
+from kraftwreck.systems.kraft.remote.settings import LOGS
 from kraftwreck.systems.kraft.system import SYSTEM, KraftDeployment
 from tests.clusters.whole_run import carry_out
 from tests.waiting import wait_until
@@ -92,7 +92,7 @@ _DATES = "for i in $(seq 40); do date +%s.%N; env -i date +%s.%N; sleep 0.01; do
 
 def test_a_strobe_moves_the_clock_of_the_node_only(env: RemoteEnvironment) -> None:
     env.set_clock("n2", ClockSetting(wall_us=3_600_000_000, strobe_us=20_000))
-    by = [f"{key}={value}" for key, value in env.deployment.service["env"].items()]
+    by = [f"{key}={value}" for key, value in env.deployment.services["n1"]["env"].items()]
     times = env.deployment.remotes["n2"].run(["env", *by, "sh", "-c", _DATES]).text.split()
     node, machine = times[::2], times[1::2]
     ahead = [round((float(a) - float(b)) / 3600, 2) for a, b in zip(node, machine, strict=True)]

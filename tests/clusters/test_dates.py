@@ -25,7 +25,7 @@ from kraftwreck.harness.on_host.clock import Setting
 from kraftwreck.harness.on_host.date import FILE
 from kraftwreck.harness.remote import agent as agents
 from kraftwreck.harness.remote.agent import Agent
-from kraftwreck.harness.remote.service import CLOCK
+from kraftwreck.harness.remote.preloads import CLOCK
 from kraftwreck.harness.remote.session import Remote, RemoteError
 from kraftwreck.systems.kraft.remote.deployment import Deployment
 from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment

@@ -14,11 +14,11 @@ from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.clusters.healing import heal_hosts
 from kraftwreck.harness.clusters.netns import NetnsCluster
 from kraftwreck.harness.options import RunOptions
-from kraftwreck.harness.remote.service import DATA, LOGS
 from kraftwreck.harness.remote.session import RemoteError
 from kraftwreck.histories.reading import read_faults
 from kraftwreck.nodes.draw import draw_below
 from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
+from kraftwreck.systems.kraft.remote.settings import DATA, LOGS
 from kraftwreck.systems.kraft.system import SYSTEM, KraftDeployment
 from tests.clusters.whole_run import assert_valid_and_replayed, carry_out, fault
 from tests.waiting import wait_until
@@ -72,7 +72,7 @@ def env(deployed: KraftDeployment) -> Iterator[RemoteEnvironment]:
 
 def measure(env: RemoteEnvironment, node: str) -> dict[str, list[Any]]:
     """Return what another program meets that works on the same files."""
-    variables = [f"{key}={value}" for key, value in env.deployment.service["env"].items()]
+    variables = [f"{key}={value}" for key, value in env.deployment.services["n1"]["env"].items()]
     command = ["env", *variables, "/usr/bin/python3", "-c", MEASURE]
     found: dict[str, list[Any]] = json.loads(env.deployment.remotes[node].run(command).stdout)
     return found

@@ -12,11 +12,11 @@ import pytest
 from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.clusters.netns import NetnsCluster
 from kraftwreck.harness.options import RunOptions
-from kraftwreck.harness.remote.service import CODE
 from kraftwreck.histories.reading import read_faults
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.systems.kraft.client import KafkaClient
 from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
+from kraftwreck.systems.kraft.remote.settings import CODE
 from kraftwreck.systems.kraft.system import SYSTEM, KraftDeployment
 from tests.clusters.whole_run import assert_valid_and_replayed, carry_out, fault
 from tests.waiting import wait_until

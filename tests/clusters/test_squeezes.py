@@ -86,7 +86,7 @@ def test_a_node_is_in_the_groups_of_its_host_and_can_burn_no_more_than_it_is_lef
     # A program that would use all it gets, in the same group.
     script = """
 import os, subprocess, sys, time
-open("/run/kraftwreck-cgroups/cpu/cgroup.procs", "w").write(str(os.getpid()))
+open("/run/kraftwreck-cgroups/cpu/main/cgroup.procs", "w").write(str(os.getpid()))
 began, used = time.monotonic(), time.process_time()
 while time.monotonic() - began < 2: pass
 print((time.process_time() - used) / (time.monotonic() - began))
@@ -97,12 +97,12 @@ print((time.process_time() - used) / (time.monotonic() - began))
     if share > 0.09:  # Else the machine itself had left it no more.
         assert ended["throttled"] > told["throttled"]
         assert ended["throttled_us"] > told["throttled_us"]
-    again = run(env, "n2", "cat", "/run/kraftwreck-cgroups/cpu/cpu.cfs_quota_us")
+    again = run(env, "n2", "cat", "/run/kraftwreck-cgroups/cpu/main/cpu.cfs_quota_us")
     assert again.strip() == "-1"
 
 
 def test_without_a_group_a_node_is_stopped_most_of_the_time(env: RemoteEnvironment) -> None:
-    service = env.deployment.service
+    service = env.deployment.services["n3"]
     agent = env.deployment.agents["n3"]
     agent.ask("squeeze", service=service, what="duty", amount=10)
     pid = pid_of(env, "n3")
@@ -123,7 +123,7 @@ def test_a_helper_that_stops_a_node_lets_it_go_when_its_agent_ends(
     env: RemoteEnvironment,
 ) -> None:
     agent = env.deployment.agents["n3"]
-    agent.ask("squeeze", service=env.deployment.service, what="duty", amount=5)
+    agent.ask("squeeze", service=env.deployment.services["n3"], what="duty", amount=5)
     agent.close()  # As when the control node is killed.
     wait_until(lambda: "T" not in {state(env, "n3", 0) for _ in range(30)})
 
@@ -151,7 +151,7 @@ def test_the_oom_killer_kills_only_the_node(
     assert told["oom_kills"] >= 1
     assert told["image"].startswith("kill-")
     assert not env.deployment.status("n2")["running"]
-    kills = run(env, "n2", "cat", "/run/kraftwreck-cgroups/memory/memory.oom_control")
+    kills = run(env, "n2", "cat", "/run/kraftwreck-cgroups/memory/main/memory.oom_control")
     assert int(kills.split("oom_kill ")[1]) >= 1
     assert {node: pid_of(env, node) for node in ("n1", "n3")} == others
     env.release("n2")
@@ -161,11 +161,11 @@ def test_the_oom_killer_kills_only_the_node(
 @needs_groups
 def test_memory_is_limited_to_the_present_use_and_a_margin(env: RemoteEnvironment) -> None:
     told = env.squeeze("n2", "memory", draw_for("memory", 2 << 20))["n2"]
-    limit = int(run(env, "n2", "cat", "/run/kraftwreck-cgroups/memory/memory.limit_in_bytes"))
+    limit = int(run(env, "n2", "cat", "/run/kraftwreck-cgroups/memory/main/memory.limit_in_bytes"))
     assert limit == told["limit"] <= told["used"] + (2 << 20)
     ended = env.release("n2")["n2"]
     assert ended["met"] >= 0
-    limit = int(run(env, "n2", "cat", "/run/kraftwreck-cgroups/memory/memory.limit_in_bytes"))
+    limit = int(run(env, "n2", "cat", "/run/kraftwreck-cgroups/memory/main/memory.limit_in_bytes"))
     assert limit > 1 << 50
 
 

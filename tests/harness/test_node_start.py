@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.harness.on_host import agent
+from kraftwreck.harness.on_host import services
 from kraftwreck.harness.on_host.process import RefusedError
 
 
@@ -28,20 +28,32 @@ class Process:
         self.spawned += 1
         return 2
 
-    def port_open(self, ip: str, port: int) -> bool:
-        return self.spawned > 0 and self.lives
+    def unready(self, service: Any, offset: int) -> str:
+        return "" if self.spawned > 0 and self.lives else "port 9 is closed"
 
 
 def start(
     process: Process, monkeypatch: pytest.MonkeyPatch, folder: Path, opens: bool = False
 ) -> dict[str, Any]:
-    monkeypatch.setattr(agent, "service_pid", process.pid)
-    monkeypatch.setattr(agent, "spawn", process.spawn)
-    monkeypatch.setattr(agent, "process_state", lambda pid: ("S", 1))
-    monkeypatch.setattr(agent, "port_open", (lambda ip, port: True) if opens else process.port_open)
+    monkeypatch.setattr(services, "service_pid", process.pid)
+    monkeypatch.setattr(services, "spawn_kept", process.spawn)
+    monkeypatch.setattr(services, "process_state", lambda pid: ("S", 1))
+    monkeypatch.setattr(services, "members", lambda service: [])
+    monkeypatch.setattr(services, "ending", lambda service: {"status": 3})
+    monkeypatch.setattr(services, "KNOWN", folder / "known")
+    if opens:
+        monkeypatch.setattr(services, "unready", lambda service, offset: "")
+    else:
+        monkeypatch.setattr(services, "unready", process.unready)
     (folder / "log").write_text("disk full\n")
-    service = {"log": str(folder / "log")}
-    return agent.start({"service": service, "ip": "127.0.0.1", "port": 9, "wait_s": 5.0})
+    service = {
+        "name": "n1",
+        "log": str(folder / "log"),
+        "pid_file": str(folder / "pid"),
+        "ports": {},
+        "settle_s": 0.0,
+    }
+    return services.open_service({"service": service, "wait_s": 5.0})
 
 
 def test_one_that_is_ending_is_started_once_it_has_ended(
@@ -56,7 +68,7 @@ def test_one_that_ends_at_once_says_why_and_is_not_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = Process(looks=0, lives=False)
-    with pytest.raises(RefusedError, match=r"^the service ended at once: disk full$"):
+    with pytest.raises(RefusedError, match=r"^it ended with status 3 .*its last line: disk full$"):
         start(process, monkeypatch, tmp_path)
     assert process.spawned == 1
 

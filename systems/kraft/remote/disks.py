@@ -37,7 +37,7 @@ class RemoteDisks:
             fields["failing"] = ("write", "fsync", "read")[draw_below(3, draw, "failing")]
             fields["after"] = draw_below(4, draw, "after")
         self.bad.add(node)
-        return self._deployment.ask_disk(node, "trouble_disk", trouble=trouble, **fields)
+        return self._deployment.ask(node, "trouble_disk", trouble=trouble, **fields)
 
     def flip(self, node: str, draw: int) -> Evidence:
         """Change one bit of a file of a stopped node; the evidence names it."""
@@ -53,11 +53,11 @@ class RemoteDisks:
 
     def damaged(self, node: str) -> bool:
         """Return whether damage remains."""
-        return bool(self._deployment.ask_disk(node, "damaged")["damaged"])
+        return bool(self._deployment.ask(node, "damaged")["damaged"])
 
     def mend(self, node: str) -> Evidence:
         """End fault and damage; the evidence describes them."""
-        evidence = self._deployment.ask_disk(node, "mend_disk")
+        evidence = self._deployment.ask(node, "mend_disk")
         self.bad.discard(node)
         return evidence
 
@@ -66,7 +66,7 @@ class RemoteDisks:
         if self._deployment.status(node)["running"]:
             raise RemoteError(node, "the service is running; stop it before its disk is damaged")
         self.bad.add(node)
-        return self._deployment.ask_disk(node, "damage_disk", damage=damage, places=places)
+        return self._deployment.ask(node, "damage_disk", damage=damage, places=places)
 
     def _check(self, node: str) -> None:
         if not self._deployment.settings.own_disks:

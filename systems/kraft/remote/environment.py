@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from kraftwreck.harness.capabilities import (
     CAPABILITIES,
@@ -16,9 +16,8 @@ from kraftwreck.harness.capabilities import (
     Resource,
 )
 from kraftwreck.harness.client import Answer, Call
-from kraftwreck.harness.remote.host_faults import HostFaults, left
-from kraftwreck.harness.remote.session import RemoteError, UnreachableError, on_all
-from kraftwreck.harness.run_errors import Trouble
+from kraftwreck.harness.deploy.environment import PlainEnvironment
+from kraftwreck.harness.remote.session import RemoteError
 from kraftwreck.harness.system import Seen
 from kraftwreck.histories.disturbance import Disturbance
 from kraftwreck.nodes.consensus.endpoint import Endpoint
@@ -32,20 +31,19 @@ from kraftwreck.systems.kraft.remote.links import RemoteLinks
 from kraftwreck.systems.kraft.remote.watch import RemoteWatch
 
 
-class RemoteEnvironment(HostFaults):
-    """The capabilities of a deployment over SSH; errors are :class:`RemoteError`."""
+class RemoteEnvironment(PlainEnvironment):
+    """The capabilities of a deployment over SSH; errors are :class:`RemoteError`.
+
+    A node that ends by itself, other than because of its disk or a squeeze, is an error.
+    """
+
+    deployment: Deployment
 
     def __init__(self, deployment: Deployment) -> None:
-        self._links = RemoteLinks(deployment)
-        super().__init__(
-            deployment.hosts, deployment.agents, deployment.disconnect, self._links.off
-        )
-        self.deployment = deployment
-        self.nodes = tuple(deployment.nodes)
-        self.disks = RemoteDisks(deployment)
         self._watch = RemoteWatch(deployment)
-        self._squeezed: set[str] = set()
-        self._kills = dict.fromkeys(self.nodes, 0)
+        super().__init__(deployment, deployment.settings.seed, self._watch.leader)
+        self._links = RemoteLinks(deployment, self._off)
+        self.disks = RemoteDisks(deployment)
         self._admin_clients = {
             name: deployment.client(name, "kraftwreck-admin") for name in deployment.controllers
         }
@@ -86,9 +84,6 @@ class RemoteEnvironment(HostFaults):
         """The number of requested voter changes that are not done yet."""
         return self._admin.open
 
-    def leader(self) -> str | None:
-        return self._watch.leader()
-
     def boot_host(self, node: str) -> Evidence:
         """Boot the node's host; its data directory becomes image ``kill-<k>``."""
         evidence = super().boot_host(node)
@@ -97,47 +92,14 @@ class RemoteEnvironment(HostFaults):
         ends = self.deployment.log_ends(node)
         return {node: {**evidence[node], **image, **ends}}
 
-    def kill(self, node: str) -> Evidence:
-        """kill -9; the data directory becomes image ``kill-<k>``.
+    def _frail(self, node: str) -> bool:
+        return node in self.disks.bad or super()._frail(node)
 
-        Does nothing if the process has ended because of its disk.
-        """
-        if self._has_ended(node):
-            return {node: {"killed": False, "ended": "by itself"}}
-        return {node: self.deployment.kill(node, self._label(node))}
-
-    def _has_ended(self, node: str) -> bool:
-        """Return whether the process ended, as expected, because of its disk or a squeeze."""
-        frail = node in self.disks.bad or node in self._squeezed
-        return frail and not self.deployment.status(node)["running"]
-
-    def _label(self, node: str) -> str:
-        self._kills[node] += 1
-        return f"kill-{self._kills[node]}"
-
-    def start(self, node: str) -> Evidence:
-        """Start the node again and wait until its port is open.
-
-        A node with a bad disk may refuse to start; then the evidence has the reason.
-        """
-        try:
-            return {node: self.deployment.start(node)}
-        except RemoteError as error:
-            if not self._has_ended(node):
-                raise
-            return {node: {"started": False, "refused": str(error)}}
-
-    def pause(self, node: str) -> Evidence:
-        """SIGSTOP; evidence: the state letter before and after (T)."""
-        if self._has_ended(node):
-            return {node: {"paused": False, "ended": "by itself"}}
-        return {node: self.deployment.pause(node)}
-
-    def resume(self, node: str) -> Evidence:
-        """SIGCONT; evidence: the state letter before (T) and after."""
-        if self._has_ended(node):
-            return {node: {"resumed": False, "ended": "by itself"}}
-        return {node: self.deployment.resume(node)}
+    def _ended(self, node: str) -> Evidence | None:
+        """Return evidence if the process has ended because of its disk or a squeeze."""
+        if not self._frail(node) or self.deployment.status(node)["running"]:
+            return None
+        return {"ended": "by itself"}
 
     def cut_power(self, node: str) -> Evidence:
         """kill -9 a node that buffers unsynced writes; image ``kill-<k>``.
@@ -148,15 +110,9 @@ class RemoteEnvironment(HostFaults):
         """
         if not self.deployment.settings.write_loss:
             raise RemoteError(node, "the nodes were deployed without write loss; add -n power")
-        if self._has_ended(node):
-            return {node: {"killed": False, "ended": "by itself"}}
+        if (ended := self._ended(node)) is not None:
+            return {node: {"killed": False, **ended}}
         return {node: self.deployment.cut_power(node, self._label(node))}
-
-    def stop(self, node: str) -> Evidence:
-        """SIGTERM, SIGKILL after ten seconds; evidence: the signal that ended it."""
-        if self._has_ended(node):
-            return {node: {"stopped": False, "ended": "by itself"}}
-        return {node: self.deployment.stop_alone(node)}
 
     def upgrade(self, node: str) -> Evidence:
         """Exchange the node's code for the other version; evidence: digests of both.
@@ -243,21 +199,7 @@ class RemoteEnvironment(HostFaults):
         """
         if not self.deployment.settings.squeezable:
             raise RemoteError(node, "the node was deployed without resource limits; add -n squeeze")
-        self._squeezed.add(node)
-        evidence = self.deployment.squeeze(node, resource, left(resource, draw))
-        if resource == "oom":
-            evidence |= self.deployment.image(node, self._label(node))
-        return {node: evidence}
-
-    def release(self, node: str) -> Evidence:
-        if node in self._off:
-            return {node: {"host": "off"}}
-        evidence = self.deployment.release(node)
-        self._squeezed.discard(node)
-        return {node: evidence}
-
-    def launch(self, node: str) -> Evidence:
-        return {node: self.deployment.launch(node)}
+        return super().squeeze(node, resource, draw)
 
     def members(self) -> Sequence[str]:
         return self.controllers
@@ -272,39 +214,8 @@ class RemoteEnvironment(HostFaults):
     def member_changes(self) -> Evidence:
         return {"ended": self._admin.take_ended(), "open": self._admin.open}
 
-    def restore(self) -> list[Trouble]:
-        """Heal, resume and start everything, whatever its state; return the failures.
-
-        For the end of a run: it never raises, and one broken node does not hide others.
-        """
-        problems: list[Trouble] = []
-
-        def restore_one(name: str) -> None:
-            steps: list[Callable[[], object]] = [
-                lambda: self.boot_host(name) if name in self._off else None,
-                lambda: self.deployment.agents[name].ask("heal"),
-                lambda: self.deployment.agents[name].ask("heal_network"),
-                lambda: self._resume_if_paused(name),
-                lambda: self.disks.mend(name),
-                lambda: self.release(name),
-                lambda: self.deployment.right_clock(name),
-                lambda: self.deployment.start(name),
-            ]
-            for step in steps:
-                try:
-                    step()
-                except UnreachableError as error:
-                    problems.append(Trouble.of(error, str(error)))
-                    return  # The other steps would fail, too.
-                except RemoteError as error:
-                    problems.append(Trouble.of(error, str(error)))
-
-        on_all(self.nodes, restore_one)
-        return problems
-
-    def _resume_if_paused(self, name: str) -> None:
-        if self.deployment.status(name).get("state") == "T":
-            self.deployment.resume(name)
+    def _mend(self, name: str) -> None:
+        self.disks.mend(name)
 
     def close(self) -> None:
         """Stop the operator, abandon open changes, and close the connections to the nodes."""

@@ -8,7 +8,7 @@ the receiving node (:mod:`harness.on_host.relay`), to requests and responses ali
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from kraftwreck.harness.capabilities import Evidence
@@ -58,7 +58,8 @@ def rules(wanted: Sequence[Disturbance], host: str, ips: Mapping[str, str]) -> l
 class RemoteLinks:
     """The disturbances in force on the hosts of a deployment."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Deployment, off: Set[str] = frozenset()) -> None:
+        """``off`` are the crashed hosts, which get no requests; it is read at every use."""
         self._deployment = deployment
         self._names = {host.ip: name for name, host in deployment.hosts.items()}
         self._ips = {name: host.ip for name, host in deployment.hosts.items()}
@@ -70,8 +71,7 @@ class RemoteLinks:
             name: {"links": [], "rules": [], "names": ""} for name in deployment.nodes
         }
         """The last request to each host; None for parts that may have failed."""
-        self.off: set[str] = set()
-        """Crashed hosts, which get no requests."""
+        self._off = off
 
     def disturb(self, wanted: Sequence[Disturbance]) -> Evidence:
         """Apply exactly the disturbances in ``wanted``.
@@ -80,7 +80,7 @@ class RemoteLinks:
         messages, and ``before``: the counts since the last call. Raises :class:`RemoteError`,
         after every host was tried.
         """
-        on = [name for name in self._deployment.nodes if name not in self.off]
+        on = [name for name in self._deployment.nodes if name not in self._off]
         evidence = on_all(on, lambda name: self._on(name, wanted))
         return {name: told for name, told in evidence.items() if told}
 

@@ -11,11 +11,24 @@ from pathlib import Path
 
 from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.clusters.cluster import Host
-from kraftwreck.harness.remote.service import DATA, LOGS
+from kraftwreck.harness.deploy import declaration
+from kraftwreck.harness.deploy.declaration import MAIN, PortOpen, Process
+from kraftwreck.harness.patience import PATIENCE
 from kraftwreck.nodes.draw import draw_below
 from kraftwreck.nodes.log.uuids import draw_uuid, to_text
 from kraftwreck.systems.kraft.options import BROKER, CONTROLLER, CONTROLLER_AND_BROKER
 
+CODE = "/opt/kraftwreck/kraftwreck-nodes.pyz"
+OTHER_CODE = "/opt/kraftwreck/kraftwreck-nodes-other.pyz"
+CONFIG = "/etc/kraftwreck/node.properties"
+DATA = f"{declaration.DATA}/data"
+"""The data directory of a node; its parent may be a separate disk."""
+LOGS = f"{declaration.LOGS}/{MAIN}"
+IMAGES = f"{declaration.IMAGES}/{MAIN}"
+PYTHON = "/usr/bin/python3"
+START_S = 40.0
+STOP_S = 5.0 * PATIENCE + 5
+"""Seconds for a start (times the patience of the machine), and for an orderly shutdown."""
 PORT = 9093
 BROKER_PORT = 9092
 FEW_VOTERS = 3
@@ -113,6 +126,27 @@ def properties(host: Host, hosts: Sequence[Host], settings: Settings) -> dict[st
         **({"kraftwreck.write.loss": "true"} if settings.write_loss else {}),
         **settings.extra,
     }
+
+
+def process(
+    host: Host, hosts: Sequence[Host], settings: Settings, code: Mapping[str, bytes]
+) -> Process:
+    """Return the node on ``host`` as a process; ``code`` has the files of its code by path."""
+    lines = properties(host, hosts, settings)
+    own = settings.port if roles(hosts, settings)[host.name] != BROKER else settings.broker_port
+    return Process(
+        argv=(PYTHON, CODE, "--config", CONFIG),
+        files={CONFIG: "".join(f"{key}={value}\n" for key, value in lines.items()), **code},
+        folders=(DATA,),
+        ports={"requests": own},
+        ready=PortOpen(own),
+        ready_s=START_S,
+        settle_s=0.0,
+        stop_s=STOP_S,
+        collect_mb=0,
+        disk_limit_mb=0,
+        images=True,
+    )
 
 
 def _quorum(controllers: Sequence[Host], settings: Settings) -> dict[str, str]:

@@ -9,11 +9,11 @@ from typing import Any
 from kraftwreck.checkers.recorded.clocks import NodeClock
 from kraftwreck.harness.capabilities import Evidence
 from kraftwreck.harness.remote.follow import TraceFollowers
-from kraftwreck.harness.remote.service import LOGS
 from kraftwreck.harness.remote.session import on_all
 from kraftwreck.harness.system import Seen
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.systems.kraft.remote.deployment import Deployment
+from kraftwreck.systems.kraft.remote.settings import LOGS
 
 _QUORUM_QUESTION = {
     "topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
