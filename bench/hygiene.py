@@ -164,7 +164,7 @@ def host_state(remote: Remote) -> State:
                     "ps -o stat= -p $p | cut -c1 | grep T; "
                     "grep 'open files' /proc/$p/limits; done | sort -u"),
         "groups": ask(groups),
-        "run": [name for name in ask("ls /run") if name != "kraftwreck-node.pid"],
+        "run": [name for name in ask("ls /run") if not name.startswith("kraftwreck-main.pid")],
     }  # fmt: skip
 
 

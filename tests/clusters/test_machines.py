@@ -183,7 +183,7 @@ env.trouble_disk("n1", "slow", 1)
 env.squeeze("n1", "cpu", 1)
 env.squeeze("n1", "memory", 1)
 env.deployment.agents["n1"].ask(
-    "squeeze", service=env.deployment.service, what="duty", amount=10)
+    "squeeze", service=env.deployment.services["n1"], what="duty", amount=10)
 env.kill("n2")
 env.damage_disk("n2", 1)
 env.mend_disk("n2")
