@@ -112,7 +112,7 @@ class PlainDeployment:
 
     def install(self) -> None:
         """Install everything, and end what earlier runs have left."""
-        on_all(list(self.hosts), self._install, at_once=self._check_hosts())
+        on_all(list(self.hosts), self._install, at_once=self.check_hosts())
 
     def start_all(self) -> None:
         """Start all processes that do not run, those of a host in their order."""
@@ -120,7 +120,7 @@ class PlainDeployment:
 
     def install_and_start(self) -> None:
         """Install everything, and start the processes of each host as soon as it is installed."""
-        on_all(list(self.hosts), self._install_and_start, at_once=self._check_hosts())
+        on_all(list(self.hosts), self._install_and_start, at_once=self.check_hosts())
 
     def _install_and_start(self, host: str) -> None:
         self._install(host)
@@ -128,7 +128,7 @@ class PlainDeployment:
             # There is no fault yet that would wait for this agent.
             self._start(name, self.agents)
 
-    def _check_hosts(self) -> int:
+    def check_hosts(self) -> int:
         """Check that hosts have what is needed; return how many to install at once.
 
         If hosts share the processors of this machine, a small number lets the first processes start
