@@ -1,14 +1,15 @@
 """Run the clean build on hosts, over all tests and options: it must never be INVALID.
 
     sudo .venv/bin/python -m bench.hosts_matrix STORE [--runs 300] [--first 0] [--jobs 2]
-        [--cluster netns] [--busy 0] [--slice] [--retry]
+        [--cluster netns] [--controllers 5] [--without FAMILY,...] [--busy 0] [--slice] [--retry]
 
 A cell of the matrix is a workload, the fault families, a time limit, the kind of quorum and the
 brokers; cell ``k`` is drawn from ``k``, so equal numbers are equal tests. All pairs of a workload
 and a family occur once before any occurs twice. Each cell is one ``kraftwreck run``; its outcome is
 a line of ``STORE/matrix.jsonl``, and cells with a line are not run again. ``--slice`` runs the ten
 cells of continuous integration; ``--busy N`` keeps N processes busy beside the runs;
-``--retry`` runs those cells again that were not valid.
+``--retry`` runs those cells again that were not valid. ``--without`` leaves out families that the
+machines cannot have, and ``--controllers`` takes fewer machines (:mod:`tests.vagrant.matrix`).
 
 Exits with 1 if a run was invalid, 2 if one was unknown, 255 if one failed otherwise.
 :mod:`bench.hosts_matrix_page` makes the page docs/hosts-matrix.md of such stores.
@@ -17,6 +18,7 @@ Exits with 1 if a run was invalid, 2 if one was unknown, 255 if one failed other
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import resource
@@ -28,11 +30,12 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from kraftwreck.harness.capabilities import MEMBERSHIP
+from kraftwreck.harness.clusters.providers import DEFAULT_NODES
 from kraftwreck.nemesis.registry import families
 from kraftwreck.nodes.draw import draw_below
 from kraftwreck.workloads.registry import workloads
@@ -57,7 +60,10 @@ class Test(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One test of the matrix. ``faults`` are a family, ``none`` or ``all``."""
+    """One test of the matrix.
+
+    ``faults`` are a family, ``none`` or ``all``: all families but those in ``without``.
+    """
 
     workload: str
     faults: str
@@ -65,17 +71,25 @@ class Cell:
     quorum: str
     nodes: str
     seed: int
+    controllers: int = DEFAULT_NODES
+    without: tuple[str, ...] = ()
 
     def arguments(self, cluster: str) -> list[str]:
         """Return the words that follow ``kraftwreck``."""
         chosen = self.faults
         if chosen == ALL:
-            chosen = ",".join(n for n in families() if possible(n, self.quorum, self.nodes))
+            names = [n for n in families() if n not in self.without]
+            chosen = ",".join(n for n in names if possible(n, self.quorum, self.nodes))
         words = ["run", "-w", self.workload, "-n", chosen, "-t", str(self.seconds)]
         words += ["-c", cluster, "--quorum", self.quorum, "--seed", str(self.seed)]
+        if self.controllers != DEFAULT_NODES:
+            words += ["--nodes", str(self.controllers)]
         words += {WITHOUT: [], BROKERS: ["--brokers", "2"], COMBINED: ["--combined"]}[self.nodes]
         return words
 
+
+Numbered = tuple[int, Cell]
+"""A cell with its number."""
 
 SLICE = (
     Cell("metadata", NONE, 20, STATIC, WITHOUT, 1),
@@ -118,6 +132,14 @@ def cell(number: int) -> Cell:
         if not possible(faults, quorum, nodes):
             nodes = BROKERS
     return Cell(workload, faults, one(_SECONDS, "seconds"), quorum, nodes, 1000 + number)
+
+
+def cells(first: int, count: int, controllers: int, without: tuple[str, ...]) -> list[Numbered]:
+    """Return ``count`` numbered cells from ``first`` on, but for families ``without``."""
+    numbered = ((number, cell(number)) for number in itertools.count(first))
+    wanted = ((n, each) for n, each in numbered if each.faults not in without)
+    chosen = itertools.islice(wanted, count)
+    return [(n, replace(each, controllers=controllers, without=without)) for n, each in chosen]
 
 
 def run(number: int, each: Test, cluster: str, store: Path) -> dict[str, Any]:
@@ -230,19 +252,24 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--cluster", default="netns")
+    parser.add_argument("--controllers", type=int, default=DEFAULT_NODES)
+    parser.add_argument("--without", default="")
     parser.add_argument("--busy", type=int, default=0)
     parser.add_argument("--slice", action="store_true")
     parser.add_argument("--retry", action="store_true")
     asked = parser.parse_args()
-    cells = (
+    without = tuple(name for name in asked.without.split(",") if name)
+    if wrong := set(without) - families().keys():
+        sys.exit(f"--without: no such fault family: {', '.join(sorted(wrong))}")
+    chosen = (
         list(enumerate(SLICE))
         if asked.slice
-        else [(n, cell(n)) for n in range(asked.first, asked.first + asked.runs)]
+        else cells(asked.first, asked.runs, asked.controllers, without)
     )
     with busy(asked.busy):
-        code = run_all(cells, asked.cluster, asked.store, asked.jobs, asked.retry)
+        code = run_all(chosen, asked.cluster, asked.store, asked.jobs, asked.retry)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(f"{len(cells)} cells, {used.ru_utime + used.ru_stime:.0f} CPU s")
+    print(f"{len(chosen)} cells, {used.ru_utime + used.ru_stime:.0f} CPU s")
     sys.exit(code)
 
 

@@ -226,8 +226,12 @@ class Tun:
         self._out: dict[str, socket.socket] = {}
         self.ways: dict[str, socket.socket] = {}
         disable = Path(f"/proc/sys/net/ipv6/conf/{DEVICE}/disable_ipv6")
-        if disable.exists():
+        # In a container this may be read-only: then the forwarder drops IPv6 packets one by one.
+        try:
             disable.write_text("1")
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.EROFS):
+                raise
         mtu = min(int(Path(f"/sys/class/net/{way['dev']}/mtu").read_text())
                   for way in routes.values())  # fmt: skip
         _ip(f"link set {DEVICE} mtu {mtu} txqueuelen 5000 up\n")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bench.hosts_matrix import ALL, DYNAMIC, NONE, SLICE, Cell, cell, possible, records
+from bench.hosts_matrix import ALL, DYNAMIC, NONE, SLICE, Cell, cell, cells, possible, records
 from bench.hosts_matrix_page import CAUSES, page
 from kraftwreck.nemesis.registry import families
 from kraftwreck.workloads.registry import workloads
@@ -100,3 +100,15 @@ def test_the_page_in_docs_is_made_of_the_records() -> None:
     assert (ROOT / "docs/hosts-matrix.md").read_text() == made, (
         "run python -m bench.hosts_matrix_page bench/results/hosts-matrix/* > docs/hosts-matrix.md"
     )
+
+
+def test_machines_that_lack_faults_get_other_cells() -> None:
+    chosen = cells(0, 60, 3, ("host", "clock"))
+    assert len(chosen) == 60
+    assert all(each.faults not in {"host", "clock"} for _, each in chosen)
+    words = [each.arguments("vagrant") for _, each in chosen]
+    assert all(line[line.index("--nodes") + 1] == "3" for line in words)
+    everything = next(each for _, each in cells(0, 300, 3, ("host",)) if each.faults == ALL)
+    families = everything.arguments("vagrant")[4].split(",")
+    assert "host" not in families
+    assert "kill" in families
