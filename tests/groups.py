@@ -45,20 +45,23 @@ def put_into_groups(items: list[pytest.Item]) -> None:
     """Add the mark of its group to each test of ``items`` that has one."""
     seconds = each([item.nodeid for item in items], measured())
     modules: defaultdict[str, float] = defaultdict(float)
-    shared = [item for item in items if _has(item, "cluster") and not _has(item, "whole_machine")]
+    others = ("whole_machine", *MEMORY)
+    shared = [
+        item
+        for item in items
+        if _has(item, "cluster") and not any(_has(item, marker) for marker in others)
+    ]
     for item in shared:
         modules[str(item.path)] += seconds[item.nodeid]
     groups = hosts_groups(modules)
     for item in items:
-        if _has(item, "whole_machine"):
-            _group(item, WHOLE_MACHINE)
-        elif _has(item, "cluster"):
-            _group(item, groups[str(item.path)])
+        for marker, group in (("whole_machine", WHOLE_MACHINE), *zip(MEMORY, MEMORY, strict=True)):
+            if _has(item, marker):
+                _group(item, group)
+                break
         else:
-            for marker in MEMORY:
-                if _has(item, marker):
-                    _group(item, marker)
-                    break
+            if _has(item, "cluster"):
+                _group(item, groups[str(item.path)])
 
 
 def longest_first(items: list[pytest.Item]) -> None:

@@ -233,12 +233,14 @@ def allowed_after(quick_path: Path, batch_at: MakeBatch, done: int) -> list[Stat
     return states
 
 
-@pytest.mark.parametrize(("after", "step"), [(False, 1), (True, 5)], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("after", "first", "step"), [*((False, first, 4) for first in range(1, 5)), (True, 5, 5)]
+)
 def test_kill_at_every_system_call_leaves_the_log_as_before_or_after_the_operation(
-    quick_path: Path, batch_at: MakeBatch, after: bool, step: int
+    quick_path: Path, batch_at: MakeBatch, after: bool, first: int, step: int
 ) -> None:
     """After a call the disk is as before the next one, so some of them are enough."""
-    died, call = True, 0
+    died, call = True, first - step
     allowed: dict[int, list[State]] = {}
     while died:
         call += step

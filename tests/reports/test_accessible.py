@@ -47,17 +47,18 @@ def test_axe_finds_nothing(opened: Open, report: Path, scheme: str) -> None:
     assert complaints(page) == []
 
 
-def test_axe_finds_nothing_in_pictures(opened: Open, tmp_path: Path) -> None:
-    register, transactions = stale_read_ops(), cycle_ops()
-    judged = {
-        "a": (register, check_calls(MODELS["cas-register"], pair(register))),
-        "b": (transactions, check_transactions(transactions, "list-append")),
-    }
-    for name, (ops, result) in judged.items():
-        folder = write_judged_run(tmp_path / name, ops, Verdict.of({"checker": result}))
-        page = opened(write_report(folder), color_scheme="dark").page
-        page.evaluate("for (const d of document.querySelectorAll('details')) d.open = true")
-        assert complaints(page) == []
+@pytest.mark.parametrize("of", ["register", "transactions"])
+def test_axe_finds_nothing_in_pictures(opened: Open, tmp_path: Path, of: str) -> None:
+    if of == "register":
+        ops = stale_read_ops()
+        result = check_calls(MODELS["cas-register"], pair(ops))
+    else:
+        ops = cycle_ops()
+        result = check_transactions(ops, "list-append")
+    folder = write_judged_run(tmp_path / "run", ops, Verdict.of({"checker": result}))
+    page = opened(write_report(folder), color_scheme="dark").page
+    page.evaluate("for (const d of document.querySelectorAll('details')) d.open = true")
+    assert complaints(page) == []
 
 
 COLOURS = ("text", "muted", "ok", "fail", "info", "p50", "p95", "p99", "mark", "partition", "kill",

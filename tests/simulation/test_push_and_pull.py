@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from bench import push_and_pull
 from bench.push_and_pull import main
 from bench.quorums.client import write
 from bench.quorums.commits import measure_commits, measure_idle
@@ -80,12 +81,25 @@ def test_only_end_quorum_epoch_spares_the_election_timeout() -> None:
     assert min(measure_end(PUSH, 3, "stop", SEEDS)) > 1000 * MS
 
 
-def test_the_program_prints_the_page() -> None:
+def test_the_program_prints_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(push_and_pull, "return_table", lambda _: "")  # most of it: see below
     done = CliRunner().invoke(main, ["--commits", "2", "--seeds", "1", "--rate", "10"])
     assert done.exit_code == 0, done.output
     headings = [line for line in done.output.splitlines() if line.startswith("#")]
     page = (ROOT / "bench/results/push-and-pull.md").read_text()
     assert headings == [line for line in page.splitlines() if line.startswith("#")]
+
+
+@pytest.mark.parametrize("size", push_and_pull.SIZES)
+def test_the_page_has_a_row_for_each_group_to_which_a_follower_returns(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(push_and_pull, "SIZES", (size,))
+    rows = push_and_pull.return_table(range(1)).splitlines()[2:]
+    page = (ROOT / "bench/results/push-and-pull.md").read_text()
+    of_page = page.partition("## A follower returns")[2].partition("## ")[0].splitlines()
+    expected = [row for row in of_page if row.startswith(f"| {size} |")]
+    assert [row.split("|")[1:4] for row in rows] == [row.split("|")[1:4] for row in expected]
 
 
 def test_nothing_to_measure_is_refused() -> None:

@@ -1,0 +1,40 @@
+"""A run on hosts computes its tables beside its verdict."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraftwreck.pipeline import run_tables
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.cluster]
+
+
+class Borrowed:
+    """The tests' Spark in place of one that the command would start."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    def finish(self, folder: Path) -> Any:
+        return self._handle.finish(folder, timeout_s=1800)
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_run_on_hosts_has_tables(
+    analyzed: Any, kraftwreck: Callable[..., Any], tmp_path: Path, netns_possible: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(run_tables, "start", lambda _: Borrowed(analyzed.handle))
+    options = ("-n", "none", "-t", 3, "--nodes", 1, "--store", tmp_path, "--json")
+    ended = kraftwreck("run", *options)
+    assert "error: Spark's verdict" not in ended.err
+    said = json.loads(ended.out)
+    assert said["tables"]["runs"] == 1
+    assert list(Path(said["run"], "analysis").glob("*.parquet"))
