@@ -82,8 +82,8 @@ def machine(clusters: set[str], *, nodes_go_on: bool) -> State:
     """
     reap()
     known = "kraftwreck-nodes" if nodes_go_on else "\0"
-    ours = {str(os.getpid()), "PID"}
-    processes = [line for line in output("ps", "-eo", "pid,args") if line.split()[0] not in ours]
+    ours = {str(os.getpid())}
+    listed = without(known, output("ps", "-eo", "pid=,ppid=,args="))
     return {
         "interfaces": output("ip", "-br", "link"),
         "addresses": output("ip", "-br", "addr"),
@@ -94,9 +94,9 @@ def machine(clusters: set[str], *, nodes_go_on: bool) -> State:
         "mounts": sorted(Path("/proc/self/mounts").read_text().splitlines()),
         "namespaces": output("lsns", "-rno", "NS,TYPE"),
         "processes": [
-            line
-            for line in processes
-            if not line.split()[1].startswith(("ps", "lsns")) and known not in line
+            f"{pid} {line}"
+            for pid, line in listed
+            if pid not in ours and not line.startswith(("ps", "lsns"))
         ],
         "loops": [line for line in output("losetup", "-a") if _names(line, clusters)],
         "groups": [
@@ -107,6 +107,14 @@ def machine(clusters: set[str], *, nodes_go_on: bool) -> State:
         "files": sorted(_files(TEMPORARY)),
         "kernel clock": [f"{name} {value}" for name, value in kernel_clock().items()],
     }
+
+
+def without(word: str, listed: list[str]) -> list[tuple[str, str]]:
+    """Return pid and command line of processes without ``word``, from lines with pid, parent and
+    command line. The parent of one that has it is its keeper, which ends with it."""
+    rows = [line.split(None, 2) for line in listed]
+    left_out = {each for pid, parent, line in rows if word in line for each in (pid, parent)}
+    return [(pid, line) for pid, _, line in rows if pid not in left_out]
 
 
 def _files(folder: Path) -> Iterator[str]:
@@ -147,6 +155,7 @@ def host_state(remote: Remote) -> State:
 
     passing = re.compile(r"(ps|sh -c|sort|sshd|sshd-session|sshd-auth|/usr/sbin/sshd)\b")
     node = "kraftwreck-nodes"
+    kept = ("kraftwreck-main.pid", "kraftwreck-services")
     groups = "cd /run/kraftwreck-cgroups && grep -H . */cpu.cfs_quota_us */memory.limit_in_bytes"
     return {
         "interfaces": ask("ip -br link; ip -br addr"),
@@ -156,15 +165,14 @@ def host_state(remote: Remote) -> State:
         "mounts": ask("cat /proc/mounts"),
         "processes": [
             line
-            for line in ask("ps -eo args=")
-            if not passing.match(line.removeprefix("sshd: ")) and node not in line
-            and not line.startswith("sshd")
+            for _, line in without(node, ask("ps -eo pid=,ppid=,args="))
+            if not passing.match(line.removeprefix("sshd: ")) and not line.startswith("sshd")
         ],
         "node": ask("for p in $(pgrep -f '[k]raftwreck-nodes'); do "
                     "ps -o stat= -p $p | cut -c1 | grep T; "
                     "grep 'open files' /proc/$p/limits; done | sort -u"),
         "groups": ask(groups),
-        "run": [name for name in ask("ls /run") if not name.startswith("kraftwreck-main.pid")],
+        "run": [name for name in ask("ls /run") if not name.startswith(kept)],
     }  # fmt: skip
 
 

@@ -112,7 +112,7 @@ class PlainDeployment:
 
     def install(self) -> None:
         """Install everything, and end what earlier runs have left."""
-        on_all(list(self.hosts), self._install, at_once=self.check_hosts())
+        on_all(list(self.hosts), self._install, at_once=self._begin())
 
     def start_all(self) -> None:
         """Start all processes that do not run, those of a host in their order."""
@@ -120,13 +120,25 @@ class PlainDeployment:
 
     def install_and_start(self) -> None:
         """Install everything, and start the processes of each host as soon as it is installed."""
-        on_all(list(self.hosts), self._install_and_start, at_once=self.check_hosts())
+        on_all(list(self.hosts), self._install_and_start, at_once=self._begin())
 
     def _install_and_start(self, host: str) -> None:
         self._install(host)
         for name in self.on_host(host):
             # There is no fault yet that would wait for this agent.
             self._start(name, self.agents)
+
+    def _begin(self) -> int:
+        """Check all hosts, and end what earlier runs have left on any of them, before something
+        starts that it could reach; return how many to install at once."""
+        at_once = self.check_hosts()
+        on_all(list(self.hosts), self._end_earlier)
+        return at_once
+
+    def _end_earlier(self, host: str) -> None:
+        # An earlier run may have been killed during an operation on its host.
+        self.agents[host].ask("settled", wait_s=SETTLE_S)
+        self.agents[host].ask("end_services")
 
     def check_hosts(self) -> int:
         """Check that hosts have what is needed; return how many to install at once.
@@ -151,9 +163,6 @@ class PlainDeployment:
 
     def _install(self, host: str) -> None:
         agent = self.agents[host]
-        # An earlier run may have been killed during an operation on its host.
-        agent.ask("settled", wait_s=SETTLE_S)
-        agent.ask("end_services")
         agent.ask("heal")
         agent.ask("heal_network")
         agent.ask("right_date", control=control_boot_id())

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.remote.agent import Agent
 from kraftwreck.harness.remote.session import Remote, RemoteError
 from kraftwreck.systems.kraft.remote.deployment import Deployment
 from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
@@ -177,4 +179,25 @@ def test_installing_again_starts_from_nothing(
     remote = again.remotes["n1"]
     assert remote.run(["kill", "-0", str(before)], check=False).status == 1
     assert remote.run(["find", DATA, LOGS, IMAGES, "-type", "f"]).text == ""
+    again.close()
+
+
+def test_earlier_runs_end_on_all_hosts_before_anything_starts(
+    five: list[Host], service_tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node of an earlier run would reach the new ones: it has their addresses."""
+    asked: list[str] = []
+    ask = Agent.ask
+
+    def seen(agent: Agent, do: str, *arguments: Any, **fields: Any) -> Any:
+        asked.append(do)
+        return ask(agent, do, *arguments, **fields)
+
+    monkeypatch.setattr(Agent, "ask", seen)
+    again = Deployment(five, Settings(seed=7, tree=service_tree))
+    again.install_and_start()
+    last_end = max(at for at, do in enumerate(asked) if do == "end_services")
+    assert asked.count("end_services") == 5
+    assert last_end < asked.index("open_service")
+    again.stop_all(0.0)
     again.close()
