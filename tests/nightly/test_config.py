@@ -84,7 +84,8 @@ def test_omitted_settings_have_their_defaults() -> None:
         ('["leader"]', '["leader"]\nfaults = ["kill", "rain"]', "matrix[2].faults[2]", "rain"),
         ('["leader"]', '["leader"]\nfaults = ["wire"]', "matrix[2].faults[1]", "real hosts"),
         (
-            '["leader"]', '["leader"]\nclusters = ["netns"]\nfaults = ["membership"]',
+            '["leader"]',
+            '["leader"]\nclusters = ["netns"]\nquorum = "static"\nfaults = ["membership"]',
             "matrix[2].faults[1]", "dynamic",
         ),
         ('["leader"]', '["leader"]\nclusters = ["moon"]', "matrix[2].clusters[1]", "moon"),
