@@ -179,7 +179,8 @@ def _fault(
         storm=storm,
     )
     if first and "leader" in shapes and draw_below(100, *key, "leader") < _LEADER:
-        return msgspec.structs.replace(fault, shape="leader")
+        # The others elect a leader when they miss the old one for long enough.
+        return msgspec.structs.replace(fault, shape="leader", duration=storm.length)
     transitions = scope.transitions
     if transitions is None or draw_below(100, *key, "triggered") >= _TRIGGERED:
         return fault

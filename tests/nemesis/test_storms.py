@@ -50,6 +50,18 @@ def test_every_family_strikes_often_enough_within_the_storms_of_a_minute(
             assert sum(fault.kind == kind for fault in first) >= strikes, (seed, kind)
 
 
+def test_a_fault_that_begins_a_storm_at_the_leader_lasts_until_the_storm_ends() -> None:
+    """Shorter ones are over before the others have elected a leader."""
+    lengths = {
+        fault.duration == fault.storm.length
+        for seed in range(50)
+        for fault in storms.plan(FEW, seed, 60, FIVE)
+        if fault.storm is not None and fault.shape == "leader" and not fault.at
+        and fault.trigger is None
+    }  # fmt: skip
+    assert True in lengths
+
+
 def worst(faults: list[Fault], duration_s: float) -> list[Fault]:
     """Play the faults in virtual time for a cluster that never recovers; return those that begin.
 
