@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import msgspec
 
 from kraftwreck.campaigns.case import Size
-from kraftwreck.campaigns.hunt import Hunted
+from kraftwreck.campaigns.hunt import Hunted, Progress
 from kraftwreck.campaigns.hunting import hunt_patch, shrink_found
 from kraftwreck.harness.options import Style
 
@@ -48,17 +49,26 @@ def hunt_all(
     repeats: int = 1,
     style: Style = "swarm",
     shrink_s: float = 0.0,
+    first_seed: int = 0,
+    on_progress: Callable[[str, Progress], None] = lambda name, progress: None,
 ) -> list[Row]:
     """Hunt all ``patches``, ``jobs`` at a time; return the rows in the same order.
 
-    Each is hunted ``repeats`` times, from different first seeds. With ``shrink_s`` the first test
-    that finds a bug is shrunk for that many CPU seconds.
+    Each is hunted ``repeats`` times, from different first seeds, the lowest of which is
+    ``first_seed``. With ``shrink_s`` the first test that finds a bug is shrunk for that many CPU
+    seconds. ``on_progress`` gets the id of each bug that is being hunted, now and then.
     """
 
     def one(entry: Entry) -> Row:
         name, title, patch = entry
         hunts = [
-            hunt_patch(patch, budget_s, first_seed=number * FAR_APART, style=style)
+            hunt_patch(
+                patch,
+                budget_s,
+                first_seed=first_seed + number * FAR_APART,
+                style=style,
+                on_progress=partial(on_progress, name),
+            )
             for number in range(repeats)
         ]
         first = next((hunted for hunted in hunts if hunted.found), hunts[0])

@@ -1,15 +1,19 @@
 """Hunt one planted bug: run simulated tests, seed after seed, until one fails.
 
-Runs as a separate process (``python -m kraftwreck.campaigns.hunt``), in whose import path the
-patched node code comes before the project's: see :func:`harness.patched_nodes.environment`. Prints
-one JSON line, a :class:`Hunted`.
+Runs as a separate process (``python -m kraftwreck.campaigns.counted_hunt``), in whose import path
+the patched node code comes before the project's: see :func:`harness.patched_nodes.environment`.
+Prints JSON lines: :class:`Progress` now and then, and at the end a :class:`Hunted`. It ends when
+its standard input is closed.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -20,6 +24,7 @@ import msgspec
 from kraftwreck import nodes
 from kraftwreck.campaigns.campaign import SIMULATOR, Tested, run_seed
 from kraftwreck.campaigns.case_run import cpu_limit
+from kraftwreck.campaigns.executed import Executed, executed
 from kraftwreck.harness.options import Style
 from kraftwreck.histories.exit_codes import FAILED
 from kraftwreck.nodes.consensus.effects import FatalError
@@ -27,6 +32,8 @@ from kraftwreck.systems.campaign import Campaign
 from kraftwreck.systems.simulators import everything
 
 RUN_LIMIT_S = 60
+PROGRESS_S = 2.0
+"""CPU seconds between two lines of progress."""
 CRASH = "crash"
 IMPORT = "import"
 UNKNOWN = "unknown"
@@ -39,7 +46,8 @@ class Hunted(msgspec.Struct, kw_only=True):
     found the bug. The checker is :data:`CRASH` if the node code failed outside of any node,
     :data:`IMPORT` if it could not be imported. ``runs``, ``sim_s`` and ``cpu_s`` are the cost; the
     CPU time excludes the start of the process. ``not_its`` are seeds whose test fails without the
-    bug, too: they do not count as finding it.
+    bug, too: they do not count as finding it. ``executed`` says how often each statement that the
+    patch changes was executed (:mod:`campaigns.executed`).
     """
 
     found: bool
@@ -52,11 +60,26 @@ class Hunted(msgspec.Struct, kw_only=True):
     seed: int | None = None
     workload: str | None = None
     not_its: tuple[int, ...] = ()
+    executed: Executed = {}
 
 
-def hunt(campaign: Campaign, first_seed: int, budget_s: float, runs: int | None) -> Hunted:
+class Progress(msgspec.Struct, kw_only=True):
+    """How far a hunt is: tests that were run, and CPU seconds."""
+
+    runs: int
+    cpu_s: float
+
+
+def hunt(
+    campaign: Campaign,
+    first_seed: int,
+    budget_s: float,
+    runs: int | None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> Hunted:
     """Run tests from ``first_seed`` upward until one fails, or the CPU budget or ``runs`` end."""
     begun = time.process_time()
+    said = begun
     sim_s = 0.0
     done = 0
     while time.process_time() - begun < budget_s and (runs is None or done < runs):
@@ -77,6 +100,10 @@ def hunt(campaign: Campaign, first_seed: int, budget_s: float, runs: int | None)
             text = " ".join(f"{error} (in {where})".split())
             tested.found = [(CRASH, type(error).__name__, text)]
         sim_s += tested.sim_s
+        now = time.process_time()
+        if now - said >= PROGRESS_S:
+            said = now
+            on_progress(Progress(runs=done, cpu_s=round(now - begun, 3)))
         # A later run without the patch shows whether a checker gives "unknown" there, too.
         suspicious = tested.found or [(name, UNKNOWN, why) for name, why in tested.unknown]
         if suspicious:
@@ -91,9 +118,10 @@ def hunt(campaign: Campaign, first_seed: int, budget_s: float, runs: int | None)
                 explanation=explanation,
                 seed=tested.seed,
                 workload=tested.workload,
+                executed=executed(),
             )
     spent = round(time.process_time() - begun, 3)
-    return Hunted(found=False, cpu_s=spent, runs=done, sim_s=round(sim_s, 3))
+    return Hunted(found=False, cpu_s=spent, runs=done, sim_s=round(sim_s, 3), executed=executed())
 
 
 def in_the_nodes(error: BaseException) -> str | None:
@@ -132,8 +160,20 @@ def cli(
         )
         sys.exit(FAILED)
     campaign = replace(everything(), nodes=count, time_limit_s=time_limit, style=style)
-    hunted = hunt(campaign, first_seed, budget, runs)
-    click.echo(msgspec.json.encode(hunted).decode())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    hunted = hunt(campaign, first_seed, budget, runs, _print)
+    _print(hunted)
+
+
+def _print(message: Hunted | Progress) -> None:
+    print(msgspec.json.encode(message).decode(), flush=True)
+
+
+def _end_with_parent() -> None:
+    """End this process when its standard input closes: its parent has ended, however it did."""
+    while os.read(0, 4096):
+        pass
+    os._exit(FAILED)
 
 
 if __name__ == "__main__":

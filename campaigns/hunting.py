@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,8 @@ import msgspec
 
 from kraftwreck.campaigns.case import Case, Size
 from kraftwreck.campaigns.case_file import SavedCase
-from kraftwreck.campaigns.hunt import CRASH, IMPORT, Hunted
+from kraftwreck.campaigns.executed import added
+from kraftwreck.campaigns.hunt import CRASH, IMPORT, Hunted, Progress
 from kraftwreck.campaigns.shrinking import PassesError, ShrinkError, shrink_anywhere
 from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.options import Style
@@ -29,8 +32,20 @@ class HuntError(CommandError):
     """A hunt failed; the message is one line."""
 
 
+OnProgress = Callable[[Progress], None]
+
+
+def _quiet(_: object) -> None:
+    pass
+
+
 def hunt_patch(
-    patch: Path, budget_s: float, *, first_seed: int = 0, style: Style = "swarm"
+    patch: Path,
+    budget_s: float,
+    *,
+    first_seed: int = 0,
+    style: Style = "swarm",
+    on_progress: OnProgress = _quiet,
 ) -> Hunted:
     """Hunt the bug that ``patch`` plants, in separate processes, for ``budget_s`` CPU seconds.
 
@@ -41,9 +56,16 @@ def hunt_patch(
     """
     seed, runs, sim_s, cpu_s = first_seed, 0, 0.0, 0.0
     not_its: list[int] = []
+    counts: list[dict[str, int]] = []
+
+    def on_part(part: Progress) -> None:
+        on_progress(Progress(runs=runs + part.runs, cpu_s=cpu_s + part.cpu_s))
+
     with patched_tree(patch) as tree:
         while True:
-            hunted = _hunt(patch.name, tree, budget_s - cpu_s, seed, style)
+            left_s = budget_s - cpu_s
+            hunted = _hunt(patch.name, tree, left_s, seed, style, on_progress=on_part)
+            counts.append(hunted.executed)
             runs, sim_s, cpu_s = runs + hunted.runs, sim_s + hunted.sim_s, cpu_s + hunted.cpu_s
             if hunted.seed is not None and _fails_anyway(hunted.seed, style):
                 not_its.append(hunted.seed)
@@ -53,6 +75,7 @@ def hunt_patch(
                 hunted = Hunted(found=False, cpu_s=0.0, runs=0, sim_s=0.0)
             hunted.runs, hunted.sim_s, hunted.cpu_s = runs, round(sim_s, 3), round(cpu_s, 3)
             hunted.not_its = tuple(not_its)
+            hunted.executed = added(counts)
             return hunted
 
 
@@ -62,17 +85,46 @@ def _fails_anyway(seed: int, style: Style) -> bool:
 
 
 def _hunt(
-    what: str, tree: Path, budget_s: float, seed: int, style: Style, runs: int | None = None
+    what: str,
+    tree: Path,
+    budget_s: float,
+    seed: int,
+    style: Style,
+    *,
+    runs: int | None = None,
+    on_progress: OnProgress = _quiet,
 ) -> Hunted:
-    command = [sys.executable, "-m", "kraftwreck.campaigns.hunt", "--tree", str(tree)]
+    command = [sys.executable, "-m", "kraftwreck.campaigns.counted_hunt", str(tree)]
     command += ["--budget", f"{budget_s:g}", "--first-seed", str(seed), "--style", style]
     command += [] if runs is None else ["--runs", str(runs)]
-    done = subprocess.run(
-        command, env=environment(tree), capture_output=True, text=True, check=False
-    )
-    if done.returncode == 0:
-        return msgspec.json.decode(done.stdout.encode(), type=Hunted)
-    said = done.stderr.strip().splitlines() or ["no reason given"]
+    result = b""
+    with (
+        tempfile.TemporaryFile() as errors,
+        # The hunt ends when this process does, since that closes its standard input.
+        subprocess.Popen(
+            command,
+            env=environment(tree),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+        ) as hunt,
+    ):
+        try:
+            assert hunt.stdout is not None
+            for line in hunt.stdout:
+                if b'"found"' in line:
+                    result = line
+                else:
+                    on_progress(msgspec.json.decode(line, type=Progress))
+            code = hunt.wait()
+        except BaseException:
+            hunt.kill()
+            raise
+        errors.seek(0)
+        stderr = errors.read().decode(errors="replace")
+    if code == 0:
+        return msgspec.json.decode(result, type=Hunted)
+    said = stderr.strip().splitlines() or ["no reason given"]
     if tree != PROJECT_TREE and any(f'File "{tree}' in line for line in said):
         last = said[-1].strip()
         name = last.partition(":")[0] if _LAST_LINE.match(last) else IMPORT
@@ -86,7 +138,7 @@ def _hunt(
             anomaly=name,
             explanation=explanation,
         )
-    raise HuntError(f"{what}: the hunt ended with {done.returncode}: {said[-1]}")
+    raise HuntError(f"{what}: the hunt ended with {code}: {said[-1]}")
 
 
 def shrink_found(patch: Path, hunted: Hunted, style: Style, budget_s: float) -> Size | None:
@@ -103,7 +155,3 @@ def shrink_found(patch: Path, hunted: Hunted, style: Style, budget_s: float) -> 
         return shrink_anywhere(saved, budget_s, _quiet, wanted).case.size
     except (PassesError, ShrinkError):
         return None
-
-
-def _quiet(line: str) -> None:
-    pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
@@ -12,6 +13,8 @@ from typing import get_args
 import click
 
 from kraftwreck.campaigns.detection import Entry, Row, as_json, hunt_all, summary, table
+from kraftwreck.campaigns.executed import Executed
+from kraftwreck.campaigns.hunt import Progress
 from kraftwreck.cli.option_types import SECONDS
 from kraftwreck.harness.options import OptionError, Style
 from kraftwreck.histories.exit_codes import INVALID, VALID
@@ -19,6 +22,8 @@ from kraftwreck.mutants import catalogue
 
 DEFAULT_BUDGET_S = 120.0
 SHRINK_BUDGET_S = 60.0
+PROGRESS_S = 10.0
+"""Seconds between two lines about a bug that is being hunted."""
 
 
 def _chosen(ids: tuple[str, ...], patches: tuple[Path, ...]) -> list[Entry]:
@@ -40,6 +45,8 @@ def _chosen(ids: tuple[str, ...], patches: tuple[Path, ...]) -> list[Entry]:
               help="Hunt the bug of this patch against nodes/; may be repeated.")  # fmt: skip
 @click.option("--repeats", type=click.IntRange(1, 100), default=1, show_default=True,
               help="Hunts per bug, from different seeds; shows median and worst.")  # fmt: skip
+@click.option("--first-seed", type=click.IntRange(0, 10**18), default=0, show_default=True,
+              help="Seed of the first test.")  # fmt: skip
 @click.option("--style", type=click.Choice(get_args(Style)), default="swarm",
               show_default=True, help="How faults are chosen, as in kraftwreck sim.")  # fmt: skip
 @click.option("--shrink", is_flag=True,
@@ -52,6 +59,7 @@ def cli(
     budget: float,
     patches: tuple[Path, ...],
     repeats: int,
+    first_seed: int,
     style: Style,
     shrink: bool,
     jobs: int,
@@ -70,6 +78,8 @@ def cli(
         repeats=repeats,
         style=style,
         shrink_s=SHRINK_BUDGET_S if shrink else 0.0,
+        first_seed=first_seed,
+        on_progress=_progress_printer(budget),
     )
     missed = [row.id for row in rows if not row.hunted.found]
     total = sum(each.cpu_s for row in rows for each in row.all)
@@ -80,6 +90,20 @@ def cli(
     if json_output:
         click.echo(json.dumps({"mutants": [as_json(row) for row in rows]}))
     sys.exit(INVALID if missed else VALID)
+
+
+def _progress_printer(budget_s: float) -> Callable[[str, Progress], None]:
+    """Return a function that prints at most one line for each bug in :data:`PROGRESS_S`."""
+    said: dict[str, float] = {}
+
+    def show(name: str, progress: Progress) -> None:
+        now = time.monotonic()
+        if now - said.setdefault(name, now) >= PROGRESS_S:
+            said[name] = now
+            text = f"{progress.runs:,} runs, {progress.cpu_s:.0f} of {budget_s:g} CPU s"
+            click.echo(f"{name}: not found yet: {text}", err=True)
+
+    return show
 
 
 def _row_printer(count: int) -> Callable[[Row], None]:
@@ -97,6 +121,8 @@ def _row_printer(count: int) -> Callable[[Row], None]:
         else:
             text = f"missed in {hunted.cpu_s:.0f} CPU s, {hunted.runs} runs"
         click.echo(f"{progress}{row.id}: {text}", err=True)
+        if not hunted.found:
+            click.echo(f"  {_reached(hunted.executed)}", err=True)
         if len(row.all) > 1:
             each = ", ".join(f"{h.cpu_s:.2f}" if h.found else "missed" for h in row.all)
             click.echo(f"  {len(row.times)} of {len(row.all)} hunts: {each}", err=True)
@@ -110,3 +136,13 @@ def _row_printer(count: int) -> Callable[[Row], None]:
             click.echo(f"  {text}", err=True)
 
     return show
+
+
+def _reached(executed: Executed) -> str:
+    """Say whether tests executed the statements that the patch changes."""
+    if not executed:
+        return "the patch changes no statement that can be counted"
+    each = ", ".join(f"{place} {times:,} times" for place, times in sorted(executed.items()))
+    if any(executed.values()):
+        return f"executed: {each}"
+    return f"no test executed the changed statements ({', '.join(sorted(executed))})"
