@@ -105,10 +105,10 @@ def test_counts_of_several_hunts_are_added() -> None:
 def patch_of_topics(tmp_path: Path, old: str, new: str) -> Path:
     text = (PROJECT_TREE / "metadata/topics.py").read_text()
     assert text.count(old) == 1
-    lines = [each.splitlines(keepends=True) for each in (text, text.replace(old, new))]
-    names = [f"{side}/nodes/metadata/topics.py" for side in "ab"]
+    before, after = text.splitlines(keepends=True), text.replace(old, new).splitlines(keepends=True)
+    name = "nodes/metadata/topics.py"
     patch = tmp_path / "changed.patch"
-    patch.write_text("".join(difflib.unified_diff(*lines, *names)))
+    patch.write_text("".join(difflib.unified_diff(before, after, f"a/{name}", f"b/{name}")))
     return patch
 
 

@@ -180,9 +180,7 @@ def test_the_test_that_is_said_to_find_a_bug_does(mutant: Mutant) -> None:
 def test_failures_without_the_bug_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[bool, int]] = []
 
-    def fake(
-        what: str, tree: Path, budget_s: float, seed: int, style: str, runs: int | None = None
-    ) -> Hunted:
+    def fake(what: str, tree: Path, budget_s: float, seed: int, style: str, **_: object) -> Hunted:
         clean = tree == PROJECT_TREE
         asked.append((clean, seed))
         if clean:
@@ -331,7 +329,7 @@ def test_several_hunts_for_one_bug_report_median_and_worst(
     times = iter((3.0, 1.0, 2.0))
     seeds: list[int] = []
 
-    def fake(patch: Path, budget_s: float, *, first_seed: int, style: str) -> Hunted:
+    def fake(patch: Path, budget_s: float, *, first_seed: int, **_: object) -> Hunted:
         seeds.append(first_seed)
         return Hunted(found=True, cpu_s=next(times), runs=1, sim_s=9.0, checker="epochs",
                       anomaly="I1", seed=first_seed)  # fmt: skip
