@@ -1,7 +1,7 @@
 """Count how often the statements that a patch changes are executed.
 
 A hunt that misses a bug has two quite different causes: no test reached the changed statements, or
-no checker saw the effect. This module tells them apart. A process that hunts calls :func:`count`
+no checker saw the effect. Executions show which. A process that hunts calls :func:`count`
 before it imports any node code: the changed modules are then compiled with a counter in front of
 each changed statement. Line numbers in tracebacks stay as they are.
 """
