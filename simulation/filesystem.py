@@ -28,7 +28,7 @@ from typing import Protocol
 
 from kraftwreck.nodes.draw import draw_below
 from kraftwreck.nodes.log.lock import DirectoryLockedError
-from kraftwreck.nodes.log.media import File, Media
+from kraftwreck.nodes.log.media import Buffer, File, Media
 
 SECTOR = 512
 """Bytes that reach the platter together or not at all."""
@@ -199,6 +199,10 @@ class Filesystem(Media):
             self.trouble.check("read")
         return bytes(self.inode(path).data[position : position + size])
 
+    def size(self, path: Path) -> int:
+        """Return the number of bytes of the content."""
+        return len(self.inode(path).data)
+
     def names(self, directory: Path) -> list[str]:
         """Return the names in ``directory``, sorted."""
         return sorted(self._directory(directory).seen)
@@ -227,6 +231,12 @@ class Filesystem(Media):
             del directory.seen[name]
             directory.seen[new] = inode
             directory.changes.append((name, new))
+
+    def fsync(self, path: Path) -> None:
+        """Make the contents of ``path`` durable."""
+        inode = self.inode(path)
+        self.before_fsync()
+        inode.sync()
 
     def fsync_directory(self, directory: Path) -> None:
         """Make names created, changed or removed in ``directory`` durable."""
@@ -338,10 +348,10 @@ class MemoryFile(File):
         self._files = files
         self._inode = inode
 
-    def append(self, data: bytes) -> None:
+    def append(self, data: Buffer) -> None:
         """Add ``data`` to the visible contents."""
         if self._files.watched:
-            self._files.write(self._inode, data)
+            self._files.write(self._inode, bytes(data))
         else:
             self._inode.data += data
 

@@ -22,7 +22,7 @@ LENGTH_END: Final = 12
 """The length field counts the bytes after itself: the total less 12."""
 CRC_START: Final = 21
 CONTROL: Final = 0x20
-_CODEC_MASK: Final = 0x07
+CODEC_MASK: Final = 0x07
 _MAGIC: Final = 2
 _SMALLEST_RECORD: Final = 7
 _LARGE: Final = 4096
@@ -39,11 +39,15 @@ class BatchError(ValueError):
 
 
 class BatchHeader:
-    """The header of a batch. ``length`` is the whole batch in bytes, timestamps are ms."""
+    """The header of a batch. ``length`` is the whole batch in bytes, timestamps are ms.
+
+    ``producer_id``, ``producer_epoch`` and ``base_sequence`` are -1 without an idempotent producer.
+    """
 
     __slots__ = (
         "attributes",
         "base_offset",
+        "base_sequence",
         "base_timestamp",
         "count",
         "crc",
@@ -51,6 +55,8 @@ class BatchHeader:
         "last_offset",
         "length",
         "max_timestamp",
+        "producer_epoch",
+        "producer_id",
     )
 
     base_offset: int
@@ -61,12 +67,20 @@ class BatchHeader:
     last_offset: int
     base_timestamp: int
     max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
     count: int
 
     @property
     def is_control(self) -> bool:
         """Whether the records are control records (leader changes, …), not data."""
         return self.attributes & CONTROL != 0
+
+    @property
+    def codec(self) -> int:
+        """The compression: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 are not defined."""
+        return self.attributes & CODEC_MASK
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={getattr(self, name)}" for name in self.__slots__)
@@ -119,9 +133,9 @@ def parse_header(data: Buffer, offset: int = 0) -> BatchHeader:
         delta,
         header.base_timestamp,
         header.max_timestamp,
-        _,
-        _,
-        _,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
         header.count,
     ) = _HEADER.unpack_from(data, offset)
     header.length = length = length + LENGTH_END
@@ -178,8 +192,8 @@ def decode_records(
     """Return the records of :func:`decode_batch` for a batch whose header is known already."""
     if header.length != len(batch):
         raise BatchError(f"batch has {len(batch)} bytes but says {header.length}")
-    if header.attributes & _CODEC_MASK:
-        raise BatchError(f"batch is compressed (codec {header.attributes & _CODEC_MASK})")
+    if header.codec:
+        raise BatchError(f"batch is compressed (codec {header.codec})")
     if not 0 <= header.count <= (len(batch) - HEADER_SIZE) // _SMALLEST_RECORD:
         raise BatchError(f"batch of {len(batch)} bytes says it has {header.count} records")
     records = []

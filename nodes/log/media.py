@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from kraftwreck.nodes.log.lock import DirectoryLock
 
 TEMPORARY_SUFFIX: Final = ".tmp"
+Buffer = bytes | bytearray | memoryview
 
 
 class Lock(Protocol):
@@ -37,7 +38,7 @@ class File:
         flags |= os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
         self._fd = os.open(path, flags, 0o644)
 
-    def append(self, data: bytes) -> None:
+    def append(self, data: Buffer) -> None:
         """write(2) all of ``data`` at the end; on OSError a part of it may have been written."""
         write_fully(self._fd, data)
 
@@ -89,6 +90,10 @@ class Media:
             file.seek(position)
             return file.read(size)
 
+    def size(self, path: Path) -> int:
+        """Return the number of bytes of the content."""
+        return path.stat().st_size
+
     def names(self, directory: Path) -> list[str]:
         """Return the names in ``directory``, sorted."""
         return sorted(path.name for path in directory.iterdir())
@@ -106,6 +111,17 @@ class Media:
     def rename(self, path: Path, target: Path) -> None:
         """Rename ``path`` to ``target`` in the same directory, replacing it."""
         path.replace(target)
+
+    def fsync(self, path: Path) -> None:
+        """Make the contents of ``path`` durable, through whichever descriptor they were written.
+
+        Raises FileNotFoundError if it is not there.
+        """
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
     def fsync_directory(self, directory: Path) -> None:
         """Make names created, changed or removed in ``directory`` durable."""
@@ -147,7 +163,7 @@ PLAIN: Final = Media()
 """The file system as it is."""
 
 
-def write_fully(fd: int, data: bytes) -> None:
+def write_fully(fd: int, data: Buffer) -> None:
     """write(2) all of ``data``; on OSError a part of it may have been written."""
     written = os.write(fd, data)
     while written < len(data):

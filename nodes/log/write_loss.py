@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kraftwreck.nodes.log.media import PLAIN, TEMPORARY_SUFFIX, File, Media, write_fully
+from kraftwreck.nodes.log.media import PLAIN, TEMPORARY_SUFFIX, Buffer, File, Media, write_fully
 
 WRITE_BACK_S: Final = 5.0
 """About the age at which Linux flushes dirty pages."""
@@ -124,7 +124,7 @@ class WriteLossFile(File):
         self._media = media
         self._inode = inode
 
-    def append(self, data: bytes) -> None:
+    def append(self, data: Buffer) -> None:
         """Append ``data`` to the visible content; a kill before :meth:`fsync` loses it."""
         self._media.age()
         self._inode.tail += data
@@ -205,6 +205,10 @@ class WriteLossMedia(Media):
         """Return up to ``size`` bytes from ``position`` on."""
         return self._inode(path).read(position, size)
 
+    def size(self, path: Path) -> int:
+        """Return the number of bytes of the content."""
+        return self._inode(path).size
+
     def names(self, directory: Path) -> list[str]:
         """Return the names in ``directory``, sorted."""
         return sorted(self._directory(directory).seen)
@@ -226,6 +230,10 @@ class WriteLossMedia(Media):
         del directory.seen[path.name]
         directory.seen[target.name] = inode
         directory.changes.append((path.name, target.name))
+
+    def fsync(self, path: Path) -> None:
+        """Make the contents of ``path`` durable; raises FileNotFoundError if it is not there."""
+        self._inode(path).store(durably=True)
 
     def fsync_directory(self, directory: Path) -> None:
         """Make names created, changed or removed in ``directory`` durable."""

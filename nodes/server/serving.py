@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kraftwreck.nodes.consensus.effects import FatalError
 from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.log import crc
 from kraftwreck.nodes.log.files import LogCorruptError
 from kraftwreck.nodes.log.format import FormatError, load_meta
 from kraftwreck.nodes.log.media import PLAIN
@@ -130,7 +131,7 @@ async def _serve(
     where = ", ".join(f"{e.host}:{e.port}" for e in config.listeners.values())
     say(
         f"{config.node_name}: node {config.node_id} listens on {where}, "
-        f"start {node_config.incarnation}"
+        f"start {node_config.incarnation}, checksums by {crc.SOURCE}"
     )
     try:
         return await shell.exit_status, shell.broker_epoch
