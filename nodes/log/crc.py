@@ -68,7 +68,7 @@ def _without_package() -> tuple[Crc32c, str]:
 crc32c: Crc32c
 """``crc32c(data, value=0)``: the CRC-32C of ``data``, continuing from ``value``."""
 SOURCE: str
-"""What computes :func:`crc32c`: the package, a library or the table."""
+"""The source of :func:`crc32c`: the package, a library or the table."""
 
 try:
     from crc32c import crc32c

@@ -3,7 +3,7 @@
 Kafka's formats, big-endian. An entry of the first is ``last offset of a batch - base 4 | position
 of the batch 4``, of the second ``largest timestamp so far 8 | last offset of its batch - base 4``.
 New entries wait in memory, at most :data:`SPILL` bytes of each index, so that most appends write
-the log only. They are lost with the process; a start after a crash makes the indexes anew.
+the log only. They are lost with the process; a start after a crash rebuilds the indexes.
 Look-ups read pieces of the file, never all of it.
 """
 

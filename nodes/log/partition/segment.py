@@ -45,7 +45,7 @@ class Segment:
     def load(self, length: int) -> None:
         """Take the file, of ``length`` bytes, and its indexes as an orderly stop left them.
 
-        Reads the batches after the last entry only. Indexes that do not fit are made anew from all
+        Reads the batches after the last entry only. Indexes that do not fit are rebuilt from all
         headers. Raises BatchError if the file does not end with a whole batch, and OSError.
         """
         self.length = length
@@ -67,7 +67,7 @@ class Segment:
             self._count(header)
 
     def recover(self, size: int) -> tuple[list[tuple[int, int]], str | None]:
-        """Check the batches of a file of ``size`` bytes and make the indexes anew.
+        """Check the batches of a file of ``size`` bytes and rebuild the indexes.
 
         Returns (epoch, offset of its first batch) of each epoch found, and why the sound bytes,
         :attr:`length`, end before ``size``, None if they do not. Nothing is cut. Raises OSError.
@@ -105,7 +105,7 @@ class Segment:
         self.times.write(durably=durably)
 
     def finish(self) -> None:
-        """Write the indexes of a segment that gets no more batches, with its largest timestamp."""
+        """Write the indexes of a full segment, with its largest timestamp."""
         self._note_time()
         self.write_indexes()
 
