@@ -38,7 +38,7 @@ def check_records(
 ) -> tuple[BatchHeader, memoryview]:
     """Return header and bytes of the one batch of ``records``, sent by Produce of ``version``.
 
-    ``most_bytes`` is ``max.message.bytes``. What follows the batch and is no whole batch is left
+    ``most_bytes`` is ``max.message.bytes``. Bytes after the batch that are no whole batch are left
     out, as Apache Kafka does. Raises :class:`RefusedError`.
     """
     batch = _next_batch(records)
