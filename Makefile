@@ -68,12 +68,11 @@ test-hosts: setup
 	.venv/bin/python -m bench.hosts_matrix $(STORE) $(ARGS)
 
 # Known bugs of real systems, and the versions without them, into docs/wild.md and README.md: hours. Runs
-# that are in WILD already are not repeated. ARGS="--runs 2" makes at most two of each test.
+# that are in WILD already are not repeated; the records of runs elsewhere stay. ARGS="--runs 2" makes at most two of each test.
 WILD ?= build/wild
 test-wild: setup
 	@.venv/bin/python -m bench.wild $(WILD) $(ARGS); code=$$?; \
-		.venv/bin/python -m bench.wild $(WILD) --page > docs/wild.md; \
-		.venv/bin/kraftwreck table $(WILD)/runs --into README.md; exit $$code
+		.venv/bin/python -m bench.wild $(WILD) --keep && exit $$code
 
 # Vagrant for real, from up to destroy, with a box made of Debian's packages: containers (docker,
 # lxc), or, for a quarter of an hour and more, emulated machines with kernels of their own (libvirt).
