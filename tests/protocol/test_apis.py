@@ -40,6 +40,7 @@ def test_no_version_is_spoken_that_has_no_schema() -> None:
     assert API_KEYS.keys() - SUPPORTED.keys() == {
         "Produce",
         "ListOffsets",
+        "DeleteRecords",
         "InitProducerId",
         "FindCoordinator",
         "JoinGroup",

@@ -112,6 +112,22 @@ OffsetForLeaderEpochResponse key=23 valid=2-4 flex=4+
     }
   }
 
+DeleteRecordsRequest key=21 valid=0-2 flex=2+
+  Topics:[]DeleteRecordsTopic{
+    Name:string
+    Partitions:[]DeleteRecordsPartition{PartitionIndex:int32, Offset:int64}
+  }
+  TimeoutMs:int32
+
+DeleteRecordsResponse key=21 valid=0-2 flex=2+
+  ThrottleTimeMs:int32
+  Topics:[]DeleteRecordsTopicResult{
+    Name:string
+    Partitions:[]DeleteRecordsPartitionResult{
+      PartitionIndex:int32, LowWatermark:int64, ErrorCode:int16
+    }
+  }
+
 InitProducerIdRequest key=22 valid=0-6 flex=2+
   TransactionalId:string[null@0+]
   TransactionTimeoutMs:int32
