@@ -141,11 +141,15 @@ class ReadPart:
 
 @dataclass(slots=True)
 class ReplyFetch:
-    """Answer a Fetch. Partitions of an incremental session without news are left out."""
+    """Answer a Fetch. Partitions of an incremental session without news are left out.
+
+    ``max_bytes`` limits all slices together, again but for the first batch.
+    """
 
     token: int
     error: int
     session_id: int
+    max_bytes: int
     parts: tuple[ReadPart, ...]
 
 

@@ -1,0 +1,250 @@
+"""All replicas of a broker: the data plane as one pure state machine."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftwreck.nodes.protocol.errors import NONE, UNKNOWN_TOPIC_OR_PARTITION
+from kraftwreck.nodes.replication.effects import (
+    AlterPartition,
+    Effect,
+    OffsetPart,
+    Proposal,
+    RemoveLog,
+    ReplyEpochEnds,
+    ReplyFetch,
+    ReplyListOffsets,
+    WriteHighWatermarks,
+)
+from kraftwreck.nodes.replication.events import (
+    AlterPartitionAnswered,
+    Assignment,
+    DeleteRecordsReceived,
+    EpochEndsReceived,
+    Event,
+    FetchAnswered,
+    FetchReceived,
+    ListOffsetsReceived,
+    LogOpened,
+    OffsetsAnswered,
+    ProduceReceived,
+    Published,
+    SegmentClosed,
+    Settings,
+    Tick,
+)
+from kraftwreck.nodes.replication.fetchers import Fetchers
+from kraftwreck.nodes.replication.headers import PartitionKey
+from kraftwreck.nodes.replication.partition import Partition, Surroundings
+from kraftwreck.nodes.replication.requests import Deleting, Fetching, Producing
+from kraftwreck.nodes.replication.sessions import Sessions
+from kraftwreck.nodes.replication.waiting import NEVER, Parked, Waiting
+
+LAG_US: Final = 30_000_000
+"""``replica.lag.time.max.ms``."""
+CHECKPOINT_US: Final = 5_000_000
+"""``replica.high.watermark.checkpoint.interval.ms``."""
+RETENTION_US: Final = 300_000_000
+"""``log.retention.check.interval.ms``."""
+RETRY_US: Final = 50_000
+"""Time before an ISR is proposed again."""
+
+
+class Replicas:
+    """The data plane of broker ``node_id``; times are monotonic µs, ``wall_ms`` wall-clock ms.
+
+    ``seed`` must differ between processes of the same broker. :meth:`step` takes one event and
+    returns the effects for the shell, in their order.
+    """
+
+    def __init__(self, node_id: int, seed: int, now: int, lag_us: int = LAG_US) -> None:
+        self.partitions: dict[PartitionKey, Partition] = {}
+        self._with = Surroundings(node_id, lag_us, now)
+        self._fetchers = Fetchers(self._with)
+        self._sessions = Sessions(seed)
+        self._waiting = Waiting()
+        self._settings: dict[PartitionKey, Settings] = {}
+        self._correlations = 0
+        self._in_flight: dict[PartitionKey, Proposal] = {}
+        self._propose_at = now
+        self._shrink_at = now + lag_us // 2
+        self._checkpoint_at = now + CHECKPOINT_US
+        self._retain_at = now + RETENTION_US
+
+    @property
+    def deadline(self) -> int:
+        """The time at which the next Tick is due, µs."""
+        propose = self._propose_at if self._with.proposed and not self._in_flight else NEVER
+        return min(
+            propose, self._shrink_at, self._checkpoint_at, self._retain_at,
+            self._waiting.deadline, self._fetchers.deadline,
+        )  # fmt: skip
+
+    def step(self, event: Event, now: int, wall_ms: int) -> list[Effect]:
+        """Handle one event completely. Raises TypeError for what is no event."""
+        self._with.now = now
+        match event:
+            case Tick():
+                self._tick(now, wall_ms)
+            case ProduceReceived():
+                self._begin(Producing(event, self.partitions, self._with.effects, now))
+            case FetchReceived():
+                self._fetch(event, now)
+            case FetchAnswered():
+                self._fetchers.fetched(event)
+            case Published():
+                self._publish(event)
+            case LogOpened():
+                partition = self.partitions.get(event.key)
+                if partition is not None and partition.log is None:
+                    partition.opened(event)
+                    self._fetchers.follow(partition)
+            case SegmentClosed():
+                partition = self.partitions.get(event.key)
+                if partition is not None and partition.log is not None:
+                    partition.log.segments.append(event)
+            case AlterPartitionAnswered():
+                self._altered(event, now)
+            case OffsetsAnswered():
+                self._fetchers.offsets(event)
+            case ListOffsetsReceived():
+                self._list_offsets(event)
+            case EpochEndsReceived():
+                self._epoch_ends(event)
+            case DeleteRecordsReceived():
+                self._begin(Deleting(event, self.partitions, self._with.effects, now))
+            case _:
+                raise TypeError(f"unknown event {event!r}")
+        return self._settle(now)
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _settle(self, now: int) -> list[Effect]:
+        """Wake what waits for the partitions that changed, and send what is due."""
+        ours = self._with
+        while ours.changed:
+            changed, ours.changed = ours.changed, set()
+            for key in sorted(changed):
+                self._waiting.progressed(key)
+        self._fetchers.tick()
+        if ours.proposed and not self._in_flight and self._propose_at <= now:
+            self._propose()
+        effects = ours.effects[:]
+        ours.effects.clear()  # Parked requests hold on to this list.
+        return effects
+
+    def _begin(self, parked: Parked) -> None:
+        if not parked.attempt(late=False):
+            self._waiting.add(parked)
+
+    def _fetch(self, event: FetchReceived, now: int) -> None:
+        error, session, parts = self._sessions.resolve(event)
+        if error != NONE:
+            self._with.effects.append(ReplyFetch(event.token, error, 0, event.max_bytes, ()))
+            return
+        effects = self._with.effects
+        self._begin(Fetching(event, session, parts, self.partitions, effects, now))
+
+    def _list_offsets(self, event: ListOffsetsReceived) -> None:
+        parts = []
+        for key, timestamp, epoch in event.parts:
+            partition = self.partitions.get(key)
+            if partition is None:
+                parts.append(OffsetPart(key, UNKNOWN_TOPIC_OR_PARTITION))
+            else:
+                parts.append(partition.offset_at(timestamp, epoch, event.replica_id))
+        self._with.effects.append(ReplyListOffsets(event.token, tuple(parts)))
+
+    def _epoch_ends(self, event: EpochEndsReceived) -> None:
+        parts = []
+        for key, current, epoch in event.parts:
+            partition = self.partitions.get(key)
+            if partition is None:
+                parts.append((key, UNKNOWN_TOPIC_OR_PARTITION, -1, -1))
+            else:
+                parts.append(partition.epoch_end(current, epoch))
+        self._with.effects.append(ReplyEpochEnds(event.token, tuple(parts)))
+
+    # --- metadata ---------------------------------------------------------------------------
+
+    def _publish(self, event: Published) -> None:
+        ours = self._with
+        for key in event.deleted:
+            self._remove(key)
+        if event.peers is not None:
+            ours.peers = event.peers
+        for key, settings in (event.settings or {}).items():
+            self._settings[key] = settings
+            if key in self.partitions:
+                self.partitions[key].settings = settings
+        assigned = event.assigned or {}
+        leads = [key for key, each in assigned.items() if each.leader == ours.own]
+        follows = [key for key, each in assigned.items() if each.leader != ours.own]
+        for key in leads + follows:
+            self._assign(key, assigned[key])
+        if event.peers is not None or event.settings:
+            for partition in self.partitions.values():
+                partition.advance()
+
+    def _assign(self, key: PartitionKey, assignment: Assignment) -> None:
+        partition = self.partitions.get(key)
+        if partition is None:
+            settings = self._settings.get(key, Settings())
+            partition = self.partitions[key] = Partition(key, settings, self._with)
+            partition.open()
+        partition.assigned(assignment)
+        self._fetchers.follow(partition)
+
+    def _remove(self, key: PartitionKey) -> None:
+        self._settings.pop(key, None)
+        partition = self.partitions.pop(key, None)
+        if partition is not None:
+            partition.leading = False
+            self._fetchers.forget(key)
+            self._with.proposed.discard(key)
+            self._with.effects.append(RemoveLog(key))
+            self._with.changed.add(key)
+
+    # --- ISRs -------------------------------------------------------------------------------
+
+    def _propose(self) -> None:
+        ours = self._with
+        for key in sorted(ours.proposed):
+            partition = self.partitions.get(key)
+            pending = partition.in_sync.pending if partition is not None else None
+            if pending is not None:
+                self._in_flight[key] = pending.proposal
+        ours.proposed.clear()
+        if self._in_flight:
+            self._correlations += 1
+            proposals = tuple(self._in_flight.values())
+            ours.effects.append(AlterPartition(self._correlations, proposals))
+
+    def _altered(self, event: AlterPartitionAnswered, now: int) -> None:
+        if event.correlation != self._correlations or not self._in_flight:
+            return
+        sent, self._in_flight = self._in_flight, {}
+        answers = {part.key: part for part in event.parts or ()}
+        for key, proposal in sent.items():
+            partition = self.partitions.get(key)
+            if partition is not None:
+                partition.altered(proposal, answers.get(key))
+        if self._with.proposed:
+            self._propose_at = now + RETRY_US
+
+    # --- time -------------------------------------------------------------------------------
+
+    def _tick(self, now: int, wall_ms: int) -> None:
+        self._waiting.expire(now)
+        if now >= self._shrink_at:
+            self._shrink_at = now + self._with.lag_us // 2
+            for partition in self.partitions.values():
+                partition.maybe_shrink()
+        if now >= self._checkpoint_at:
+            self._checkpoint_at = now + CHECKPOINT_US
+            offsets = {key: p.hw for key, p in self.partitions.items() if p.log is not None}
+            self._with.effects.append(WriteHighWatermarks(offsets))
+        if now >= self._retain_at:
+            self._retain_at = now + RETENTION_US
+            for partition in self.partitions.values():
+                partition.retain(wall_ms)

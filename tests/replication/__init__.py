@@ -1,0 +1,1 @@
+"""Tests of the data plane's pure core."""

@@ -1,0 +1,79 @@
+"""The view of a log: truncation leaves the state that the remaining headers make."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraftwreck.nodes.replication import log_view
+from kraftwreck.nodes.replication.epoch_cache import UNDEFINED, LeaderEpochs
+from kraftwreck.nodes.replication.events import LogOpened
+from kraftwreck.nodes.replication.headers import Batch
+from kraftwreck.nodes.replication.log_view import LogView
+from kraftwreck.nodes.replication.producers import Producers
+from tests.replication.world import KEY, batch
+
+
+def empty() -> LogView:
+    return LogView(LogOpened(KEY, 0, 0, (), (), 0))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12), st.integers(1, 3)), max_size=40))
+def test_truncation_equals_a_log_without_the_rest(actions: list[tuple[int, int, int]]) -> None:
+    log, batches, epoch = empty(), list[Batch](), 0
+    for producer, back, count in actions:
+        if producer == 0:
+            end = max(0, log.end - back)
+            assert log.truncate(end)
+            while batches and batches[-1].next_offset > end:
+                batches.pop()
+            epoch += 1
+        else:
+            new = batch(0, producer=producer, sequence=log.end, count=count)
+            batches.append(new.placed(log.end, epoch))
+            log.append(batches[-1], 0)
+    again, producers = empty(), Producers()
+    for each in batches:
+        again.append(each, 0)
+        producers.append(each)
+    assert (log.end, log.epochs.entries) == (again.end, again.epochs.entries)
+    assert log.producers.state() == producers.state()
+
+
+def test_a_truncation_below_the_tail_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_view, "TAIL", 2)
+    log = empty()
+    for offset in range(10):
+        log.append(batch(0, producer=1, sequence=offset).placed(offset, 0), high_watermark=6)
+    assert log.tail_start == 6
+    assert not log.truncate(5)
+    assert log.truncate(6)
+    assert [each.base_offset for each in log.producers.state()[1][1]] == [1, 2, 3, 4, 5]
+
+
+def test_a_gap_is_refused() -> None:
+    with pytest.raises(ValueError, match="cannot follow offset 0"):
+        empty().append(batch(0).placed(1, 0), 0)
+
+
+def test_bytes_between_offsets() -> None:
+    log = empty()
+    for offset in range(3):
+        log.append(batch(0).placed(offset, 0), 0)
+    assert [log.bytes_between(*each, 1000) for each in ((0, 3), (1, 3), (0, 2), (3, 3))] == [
+        213, 142, 142, 0,
+    ]  # fmt: skip
+    assert log.bytes_between(0, 3, 100) == 100
+
+
+def test_ends_of_epochs() -> None:
+    epochs = LeaderEpochs(((2, 10), (4, 20)))
+    asked = [epochs.end_of(epoch, 30) for epoch in (-1, 1, 2, 3, 4, 5)]
+    assert asked == [UNDEFINED, (1, 10), (2, 20), (2, 20), (4, 30), UNDEFINED]
+    assert [epochs.at(offset) for offset in (9, 10, 19, 20)] == [-1, 2, 2, 4]
+    assert epochs.assign(6, 20)
+    assert not epochs.assign(6, 25)
+    assert epochs.entries == [(2, 10), (6, 20)]
+    epochs.delete_below(15)
+    assert epochs.entries == [(2, 15), (6, 20)]
