@@ -83,9 +83,11 @@ def parse_fetch(frame: Buffer, offset: int, version: int, most_parts: int) -> Fe
 def _body(reader: PlainReader, version: int, most_parts: int) -> FetchRequest:
     replica = (reader.integer() if version < _REPLICA_STATE else -1, -1)
     limits = _LIMITS.unpack_from(reader.frame, reader.skip(_LIMITS.size))
-    session = (0, -1)
+    max_wait_ms, min_bytes, max_bytes, isolation_level = limits
+    session_id, session_epoch = 0, -1
     if version >= _SESSIONS:
-        session = _SESSION.unpack_from(reader.frame, reader.skip(_SESSION.size))
+        place = reader.skip(_SESSION.size)
+        session_id, session_epoch = _SESSION.unpack_from(reader.frame, place)
     partitions: list[FetchPartition] = []
     topics = reader.count(most_parts)
     left = most_parts - topics
@@ -111,7 +113,17 @@ def _body(reader: PlainReader, version: int, most_parts: int) -> FetchRequest:
         raise MalformedError("the rack is null")
     if version >= _FLEXIBLE:
         replica = _tags(reader, version, replica)
-    return FetchRequest(*replica, *limits, *session, tuple(partitions), tuple(forgotten))
+    return FetchRequest(
+        *replica,
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=isolation_level,
+        session_id=session_id,
+        session_epoch=session_epoch,
+        partitions=tuple(partitions),
+        forgotten=tuple(forgotten),
+    )
 
 
 def _partition(reader: PlainReader, version: int, topic: str | bytes) -> FetchPartition:
