@@ -146,10 +146,26 @@ class Judged(World):
         demand("L", set(self.assignment.isr) == set(BROKERS), f"ISR {self.assignment.isr}")
 
 
-def judged_run(seed: int, actions: int = 1500) -> Judged:
+class Unclean(Judged):
+    """A world in which any broker may lead if nobody of the ISR can: records are lost."""
+
+    elections = 0
+
+    def fence(self, broker: int) -> None:
+        super().fence(broker)
+        alive = [each for each in BROKERS if each not in self.fenced]
+        if self.assignment.leader == -1 and alive:
+            self.elections += 1
+            self.publish(isr=(alive[0],), leader=alive[0], recovering=True)
+
+    def refused(self, sent: Batch) -> None:
+        self.waiting = None
+
+
+def judged_run(seed: int, actions: int = 1500, kind: type[Judged] = Judged) -> Judged:
     """Run random actions and judge them. Raises BrokenError."""
     rng = random.Random(seed)
-    world = Judged(1 + seed % 2)
+    world = kind(1 + seed % 2)
     world.run([rng.randrange(NUMBERS) for _ in range(actions)])
     world.finish()
     return world

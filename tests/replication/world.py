@@ -172,9 +172,11 @@ class World:
         if fault != errors.NONE:
             return come.Altered(KEY, fault)
         self.accepted.append((source, now.partition_epoch, proposal))
-        self.publish(isr=tuple(broker for broker, _ in proposal.isr))
+        isr = tuple(broker for broker, _ in proposal.isr)
+        self.publish(isr=isr, recovering=proposal.recovering)
         now = self.assignment
-        return come.Altered(KEY, errors.NONE, now.leader_epoch, now.partition_epoch, now.isr)
+        epochs = (now.leader_epoch, now.partition_epoch)
+        return come.Altered(KEY, errors.NONE, *epochs, now.isr, now.recovering)
 
     # --- processes ------------------------------------------------------------------------
 
@@ -329,9 +331,14 @@ class World:
         part, asked = message.body, message.about
         if asked.about != "idempotent" or self.waiting is not asked.body:
             return
-        assert part.error != errors.OUT_OF_ORDER_SEQUENCE_NUMBER, "D3: a batch was lost"
-        if part.error == errors.NONE:
+        if part.error == errors.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            self.refused(asked.body)
+        elif part.error == errors.NONE:
             self.waiting = None
+
+    def refused(self, sent: Batch) -> None:
+        """The log lacks an earlier batch, although that was acknowledged."""
+        raise AssertionError(f"D3: the batch before {sent.base_sequence} was lost")
 
     # --- actions ------------------------------------------------------------------------------
 
