@@ -28,6 +28,9 @@ class LogView:
         self.start = opened.start_offset
         self.end = self.tail_start = opened.end_offset
         self.epochs = LeaderEpochs(opened.epochs)
+        # The file may lag behind a deletion or a truncation that a kill followed.
+        self.epochs.truncate_from(opened.end_offset + 1)
+        self.epochs.delete_below(opened.start_offset)
         self.producers = Producers()
         for batch in opened.producers:
             self.producers.append(batch)

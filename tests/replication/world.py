@@ -36,6 +36,7 @@ class Disk:
 
     start: int = 0
     batches: list[Batch] = field(default_factory=list)
+    producers: list[Batch] = field(default_factory=list)
     epochs: tuple[tuple[int, int], ...] = ()
     watermark: int = 0
 
@@ -44,20 +45,22 @@ class Disk:
         return self.batches[-1].next_offset if self.batches else self.start
 
     def opened(self) -> come.LogOpened:
-        known = tuple(each for each in self.epochs if each[1] <= self.end)
-        batches = tuple(self.batches)
-        return come.LogOpened(KEY, self.start, self.end, known, batches, self.watermark)
+        kept = tuple(self.producers)
+        return come.LogOpened(KEY, self.start, self.end, self.epochs, kept, self.watermark)
 
     def carry_out(self, effect: out.Effect) -> None:
         match effect:
             case out.Append(batch=new):
                 assert new.base_offset == self.end
                 self.batches.append(new)
+                self.producers.append(new)
             case out.Truncate(end_offset=end):
-                while self.batches and self.batches[-1].next_offset > end:
-                    self.batches.pop()
+                for each in (self.batches, self.producers):
+                    while each and each[-1].next_offset > end:
+                        each.pop()
             case out.StartAt(offset=offset):
                 self.batches.clear()
+                self.producers.clear()
                 self.start = offset
             case out.DeleteUpTo(start_offset=start):
                 self.start = start
@@ -115,7 +118,7 @@ class World:
         self.sequence = 0
         self.waiting: Batch | None = None
         self.acked: dict[int, int] = {}
-        self.accepted: list[tuple[int, int, out.Proposal]] = []
+        self.accepted: list[tuple[tuple[int, ...], out.Proposal]] = []
         for broker in BROKERS:
             self.start(broker)
 
@@ -171,7 +174,7 @@ class World:
             fault = errors.INELIGIBLE_REPLICA
         if fault != errors.NONE:
             return come.Altered(KEY, fault)
-        self.accepted.append((source, now.partition_epoch, proposal))
+        self.accepted.append((now.isr, proposal))
         isr = tuple(broker for broker, _ in proposal.isr)
         self.publish(isr=isr, recovering=proposal.recovering)
         now = self.assignment
@@ -329,10 +332,10 @@ class World:
 
     def produced(self, message: Message) -> None:
         part, asked = message.body, message.about
-        if asked.about != "idempotent" or self.waiting is not asked.body:
+        if asked.about != "idempotent" or self.waiting is None or self.waiting is not asked.body:
             return
         if part.error == errors.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            self.refused(asked.body)
+            self.refused(self.waiting)
         elif part.error == errors.NONE:
             self.waiting = None
 
@@ -358,8 +361,10 @@ class World:
             self.tick(LAG_US)
         elif kind == 107 and self.messages:
             self.drop(which)
-        elif kind < 112:
+        elif kind < 111:
             self.noise(broker)
+        elif kind == 111:
+            self.step(broker, come.DeleteRecordsReceived(0, 1000, ((KEY, -1),)))
         elif kind < 124:
             self.produce()
         elif kind < 126:
