@@ -25,7 +25,7 @@ from kraftwreck.systems.simulators import simulator
 from kraftwreck.workloads.registry import find
 
 CAMPAIGN = Campaign(time_limit_s=10.0)
-SLICE = 10
+SLICE = 5
 QUORUM_APIS = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch", "FetchSnapshot")
 
 
