@@ -34,7 +34,9 @@ class DiskTrouble:
     ``slow``: fsync takes ``factor`` (10 to 100) times longer. ``full``: ``space`` more bytes can
     be written; the next write is partial and fails with ENOSPC. ``error``: from the ``after``-th
     one on every ``failing`` operation (write, fsync or read) fails with EIO and has no effect.
-    ``readonly``: everything except reading fails with EROFS.
+    With ``drops`` only that fsync fails, and the file loses what it should have made durable:
+    further ones succeed ("Can Applications Recover from fsync Failures?", USENIX ATC 2020, XFS and
+    Btrfs). ``readonly``: everything except reading fails with EROFS.
     """
 
     def __init__(self, kind: Kind, number: int) -> None:
@@ -43,9 +45,11 @@ class DiskTrouble:
         self.space = draw_below(MOST_SPACE, number, "space") if kind == "full" else -1
         self.failing = ""
         self.after = 0
+        self.drops = False
         if kind == "error":
             self.failing = ("write", "fsync", "read")[draw_below(3, number, "failing")]
             self.after = draw_below(4, number, "after")
+            self.drops = self.failing == "fsync" and draw_below(2, number, "drops") == 0
         self.refused_calls = 0
         self.refused_bytes = 0
         self.latencies: list[int] = []
@@ -93,6 +97,8 @@ class DiskTrouble:
         if self.after > 0:
             self.after -= 1
             return False
+        if self.drops and self.refused_calls:
+            return False
         self.refused_calls += 1
         return True
 
@@ -109,5 +115,5 @@ class DiskTrouble:
             found["space_left"] = self.space
             found["refused_bytes"] = self.refused_bytes
         elif self.kind == "error":
-            found["failing"] = self.failing
+            found["failing"] = "one fsync" if self.drops else self.failing
         return found

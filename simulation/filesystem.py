@@ -42,7 +42,10 @@ class Crash(BaseException):
 
 
 class Trouble(Protocol):
-    """A fault of the hardware. Both methods raise OSError to refuse."""
+    """A fault of the hardware, whose methods raise OSError to refuse. With ``drops`` a file loses
+    its unsynced contents when its fsync fails."""
+
+    drops: bool
 
     def write(self, size: int) -> int:
         """Return how many of ``size`` bytes may be written; OSError is raised after these."""
@@ -79,6 +82,10 @@ class Inode:
         del self.data[length:]
         if length > len(self.data):
             self.data += bytes(length - len(self.data))
+
+    def drop(self) -> None:
+        """Lose the bytes that are not durable; a truncation stays visible."""
+        del self.data[self.stable :]
 
     def sync(self) -> None:
         """Make the visible data durable."""
@@ -363,7 +370,12 @@ class MemoryFile(File):
     def fsync(self) -> None:
         """Make the contents durable, but not the name."""
         if self._files.watched:
-            self._files.before_fsync()
+            try:
+                self._files.before_fsync()
+            except OSError:
+                if self._files.trouble is not None and self._files.trouble.drops:
+                    self._inode.drop()
+                raise
         self._inode.sync()
 
     def protect(self) -> None:
