@@ -49,7 +49,7 @@ class DiskTrouble:
         if kind == "error":
             self.failing = ("write", "fsync", "read")[draw_below(3, number, "failing")]
             self.after = draw_below(4, number, "after")
-            self.drops = self.failing == "fsync" and draw_below(2, number, "drops") == 0
+            self.drops = self.failing == "fsync" and draw_below(4, number, "drops") > 0
         self.refused_calls = 0
         self.refused_bytes = 0
         self.latencies: list[int] = []
