@@ -291,7 +291,7 @@ def test_a_disk_with_errors_fails_one_kind_of_operation() -> None:
 
 
 def test_an_fsync_that_fails_once_drops_what_it_should_have_made_durable() -> None:
-    """A process that tries again is told that all is well, and has lost its data."""
+    """A second fsync succeeds, although the data is gone."""
     trouble = next(each for each in troubles("error") if each.drops)
     trouble.after = 0
     files = fresh()
