@@ -259,6 +259,7 @@ class Disk(DiskIndex):
         storage = Storage(ROOT, self.segment_bytes, media=self.files)
         found = storage.recovered
         snapshots = self._snapshot_files()
+        self._note_dropped()
         self.findings = disagreements(self, self._pending, self._lossy, found, snapshots)
         self._take_over(found, snapshots)
         storage.recovered = Recovered()  # The node has its own.
@@ -318,8 +319,14 @@ class Disk(DiskIndex):
         self.trouble = self.files.trouble = DiskTrouble(kind, draw)
         return self.trouble
 
+    def _note_dropped(self) -> None:
+        """Expect no unsynced contents once an fsync has failed and dropped them."""
+        if self.trouble is not None and self.trouble.dropped:
+            self._lossy = True
+
     def end_trouble(self) -> dict[str, Any]:
         """End the hardware trouble; return its effects."""
+        self._note_dropped()
         trouble, self.trouble, self.files.trouble = self.trouble, None, None
         return trouble.evidence() if trouble is not None else {}
 

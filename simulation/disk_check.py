@@ -1,10 +1,10 @@
 """Compares the state that a start read from the files with the operations before.
 
-After a kill the files must hold everything that was written. After a loss of power the log must
-hold at least what was flushed; all other operations are durable when they end. An operation that
-was under way when the process died may have been carried out, or not, or in the steps that
-``nodes.log`` allows. A log is cut from its end, cleaned from its start, and emptied below a
-finished snapshot.
+After a kill the files must hold everything that was written. After a loss of power, or an fsync
+that failed and dropped its pages, the log must hold at least what was flushed; all other operations
+are durable when they end. An operation that was under way when the process died may have been
+carried out, or not, or in the steps that ``nodes.log`` allows. A log is cut from its end, cleaned
+from its start, and emptied below a finished snapshot.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def disagreements(
     """Return the faults in ``found``, one line each; empty if the state is allowed.
 
     ``pending`` is the operation that was under way when the process died, ``lossy`` whether
-    power was lost since the last start; ``snapshots`` are the contents of the files found.
+    unflushed contents were lost since the last start; ``snapshots`` are the contents of the files
+    found.
     """
     wrong = _log_wrong(index, pending, lossy, found)
     texts = [] if wrong is None else [wrong]

@@ -54,6 +54,11 @@ class DiskTrouble:
         self.refused_bytes = 0
         self.latencies: list[int] = []
 
+    @property
+    def dropped(self) -> bool:
+        """Whether a file has lost unsynced contents."""
+        return self.drops and self.refused_calls > 0
+
     def duration(self, time: int) -> int:
         """Return how long (µs) an fsync takes that usually takes ``time``."""
         if self.factor == 1:
@@ -97,7 +102,7 @@ class DiskTrouble:
         if self.after > 0:
             self.after -= 1
             return False
-        if self.drops and self.refused_calls:
+        if self.dropped:
             return False
         self.refused_calls += 1
         return True

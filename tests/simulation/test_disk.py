@@ -27,6 +27,7 @@ from kraftwreck.simulation.clocks import Clock
 from kraftwreck.simulation.deaths import last_words
 from kraftwreck.simulation.disk import LOG, RECOVERY_STEPS, Disk, DiskError
 from kraftwreck.simulation.disk_index import Durable
+from kraftwreck.simulation.disk_trouble import DiskTrouble
 from kraftwreck.simulation.filesystem import SECTOR
 from kraftwreck.simulation.host import Host
 
@@ -301,6 +302,32 @@ def test_a_flush_that_flushed_nothing_is_found_after_a_loss_of_power() -> None:
         disk.lose_power(number)
         found.update(findings(disk))
     assert found == {"the log ends at 3, and was flushed up to 4"}
+
+
+def disk_whose_fsync_has_failed_once() -> Disk:
+    """The disk has dropped the batch at offset 3; the process lives."""
+    disk = disk_with(batches=3)
+    number = next(n for n in range(100) if DiskTrouble("error", n).drops)
+    disk.begin_trouble("error", number).after = 0
+    disk.apply(AppendLog(batch(3)))
+    with pytest.raises(OSError, match="Input/output"):
+        disk.apply(FlushLog())
+    return disk
+
+
+@pytest.mark.parametrize("mended", [False, True])
+def test_what_a_failed_fsync_has_dropped_need_not_be_found(mended: bool) -> None:
+    disk = disk_whose_fsync_has_failed_once()
+    if mended:
+        disk.end_trouble()
+    assert findings(disk) == []
+    assert disk.ends == [1, 2, 3]
+
+
+def test_a_flush_that_is_tried_again_after_an_error_is_found() -> None:
+    disk = disk_whose_fsync_has_failed_once()
+    disk.note(FlushLog())
+    assert findings(disk) == ["the log ends at 3, and was flushed up to 4"]
 
 
 def test_written_data_survives_a_kill() -> None:
