@@ -68,7 +68,8 @@ test-hosts: setup
 	.venv/bin/python -m bench.hosts_matrix $(STORE) $(ARGS)
 
 # Known bugs of real systems, and the versions without them, into docs/wild.md and README.md: hours. Runs
-# that are in WILD already are not repeated; the records of runs elsewhere stay. ARGS="--runs 2" makes at most two of each test.
+# that are in WILD already are not repeated; the records of runs elsewhere stay. ARGS="--runs 2" makes
+# at most two of each test.
 WILD ?= build/wild
 test-wild: setup
 	@.venv/bin/python -m bench.wild $(WILD) $(ARGS); code=$$?; \

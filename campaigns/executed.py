@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -41,11 +43,10 @@ def executed() -> Executed:
 
 def added(counts: Iterable[Executed]) -> Executed:
     """Return the sums of several counts."""
-    total: Executed = {}
+    total: Counter[str] = Counter()
     for each in counts:
-        for place, times in each.items():
-            total[place] = total.get(place, 0) + times
-    return total
+        total.update(each)
+    return dict(total)
 
 
 def changed_lines(tree: Path, original: Path) -> dict[str, set[int]]:
@@ -71,14 +72,14 @@ def _changed(old: Sequence[str], new: Sequence[str]) -> set[int]:
     return lines
 
 
-class _Finder(PathFinder):
+class _Finder(MetaPathFinder):
     """Finds the changed modules, for a loader that adds counters."""
 
     def __init__(self, tree: Path, changed: Mapping[str, set[int]]) -> None:
         self._tree = tree
         self._changed = changed
 
-    def find_spec(  # type: ignore[override]
+    def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         spec = PathFinder.find_spec(fullname, path, target)

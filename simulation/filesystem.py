@@ -241,9 +241,7 @@ class Filesystem(Media):
 
     def fsync(self, path: Path) -> None:
         """Make the contents of ``path`` durable."""
-        inode = self.inode(path)
-        self.before_fsync()
-        inode.sync()
+        self.sync(self.inode(path))
 
     def fsync_directory(self, directory: Path) -> None:
         """Make names created, changed or removed in ``directory`` durable."""
@@ -314,6 +312,17 @@ class Filesystem(Media):
             assert self.trouble is not None
             raise self.trouble.refuse()
 
+    def sync(self, inode: Inode) -> None:
+        """Make the contents of a file durable. Raises OSError and Crash."""
+        if self.watched:
+            try:
+                self.before_fsync()
+            except OSError:
+                if self.trouble is not None and self.trouble.drops:
+                    inode.drop()
+                raise
+        inode.sync()
+
     def before_fsync(self) -> None:
         """Announce an fsync. Raises OSError and Crash."""
         self._step()
@@ -369,14 +378,7 @@ class MemoryFile(File):
 
     def fsync(self) -> None:
         """Make the contents durable, but not the name."""
-        if self._files.watched:
-            try:
-                self._files.before_fsync()
-            except OSError:
-                if self._files.trouble is not None and self._files.trouble.drops:
-                    self._inode.drop()
-                raise
-        self._inode.sync()
+        self._files.sync(self._inode)
 
     def protect(self) -> None:
         """Do nothing: a protected file needs no protection here."""

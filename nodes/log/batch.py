@@ -200,14 +200,14 @@ def decode_records(
     position = HEADER_SIZE
     try:
         for _ in range(header.count):
-            size, position = _get_varint(batch, position)
+            size, position = get_varint(batch, position)
             stop = position + size
             position += 1  # attributes
             if batch[position] == 0:
                 position += 1
             else:
-                _, position = _get_varint(batch, position)  # timestamp delta
-            delta, position = _get_varint(batch, position)
+                _, position = get_varint(batch, position)  # timestamp delta
+            delta, position = get_varint(batch, position)
             key: bytes | None = None
             if batch[position] == 1:
                 position += 1
@@ -217,7 +217,7 @@ def decode_records(
             if batch[position] == 0:
                 position += 1
             else:
-                headers, position = _get_varint(batch, position)
+                headers, position = get_varint(batch, position)
                 for _ in range(headers):
                     _, position = _get_bytes(batch, position, stop)
                     _, position = _get_bytes(batch, position, stop)
@@ -254,7 +254,11 @@ def _varint(value: int) -> bytes:
     return _SHORT[value] if value < _MANY else _long_varint(value)
 
 
-def _get_varint(data: Buffer, position: int) -> tuple[int, int]:
+def get_varint(data: Buffer, position: int) -> tuple[int, int]:
+    """Return the signed (zig-zag) varint at ``position`` and the position after it.
+
+    Raises :class:`BatchError` beyond ten bytes and IndexError at the end of ``data``.
+    """
     value = data[position]
     if value < 128:
         return value >> 1 ^ -(value & 1), position + 1
@@ -269,7 +273,7 @@ def _get_varint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def _get_bytes(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
-    size, position = _get_varint(data, position)
+    size, position = get_varint(data, position)
     if size < 0:
         return None, position
     stop = position + size

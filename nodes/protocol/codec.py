@@ -17,6 +17,9 @@ from kraftwreck.nodes.protocol.schemas import MESSAGES
 MOST_ITEMS: Final = 1 << 62
 """No limit of items; only the number of bytes limits them."""
 
+UNREADABLE: Final = (IndexError, struct.error, UnicodeDecodeError, MalformedError)
+"""Errors that reading a message raises for malformed bytes."""
+
 
 class ProtocolError(Exception):
     """A message cannot be read or written; the text gives the reason in one line."""
@@ -59,13 +62,20 @@ def decode(
     _, decoder = _COMPILED.get((message, version)) or _compiled(message, version)
     try:
         return decoder(data, offset, len(data), [items])
-    except (IndexError, struct.error):
+    except UNREADABLE as error:
+        reason = unreadable(message, version, error)  # avoids a cycle of exception and frame
+    raise ProtocolError(reason)
+
+
+def unreadable(message: str, version: int, error: Exception) -> str:
+    """Return why bytes are not ``message``; ``error`` is one of :data:`UNREADABLE`."""
+    if isinstance(error, UnicodeDecodeError):
+        reason = f"a string is not UTF-8 ({error.reason})"
+    elif isinstance(error, MalformedError):
+        reason = str(error)
+    else:
         reason = "it ends too early"
-    except UnicodeDecodeError as text:
-        reason = f"a string is not UTF-8 ({text.reason})"
-    except MalformedError as error:
-        reason = str(error)  # avoids a reference cycle of exception and frame
-    raise ProtocolError(f"cannot decode {message} v{version}: {reason}")
+    return f"cannot decode {message} v{version}: {reason}"
 
 
 def _compiled(message: str, version: int) -> tuple[Encoder, Decoder]:

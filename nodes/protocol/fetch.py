@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from kraftwreck.nodes.protocol.codec import ProtocolError
 from kraftwreck.nodes.protocol.primitives import Buffer, MalformedError, get_uvarint
-from kraftwreck.nodes.protocol.reader import FlexibleReader, PlainReader, refused
+from kraftwreck.nodes.protocol.reader import PlainReader, reading
 
 FIRST: Final = 4
 LAST: Final = 17
@@ -21,6 +20,7 @@ _LOG_START: Final = 5
 _SESSIONS: Final = 7
 _LEADER_EPOCH: Final = 9
 _RACK: Final = 11
+_VERSIONS: Final = range(FIRST, LAST + 1)
 _FLEXIBLE: Final = 12
 _BY_ID: Final = 13
 _REPLICA_STATE: Final = 15
@@ -69,18 +69,14 @@ class FetchRequest:
 def parse_fetch(frame: Buffer, offset: int, version: int, most_parts: int) -> FetchRequest:
     """Read the body of a request that begins at ``offset``; bytes after it are ignored.
 
-    Raises :class:`ProtocolError` for bytes that are not such a request, or for more than
-    ``most_parts`` topics and partitions.
+    Raises :class:`~nodes.protocol.codec.ProtocolError` for bytes that are not such a request, or
+    for more than ``most_parts`` topics and partitions.
     """
-    if not FIRST <= version <= LAST:
-        raise ProtocolError(f"Fetch has versions {FIRST} to {LAST}, not {version}")
-    with refused("FetchRequest", version):
-        flexible = version >= _FLEXIBLE
-        reader = FlexibleReader(frame, offset) if flexible else PlainReader(frame, offset)
-        return _body(reader, version, most_parts)
+    with reading("Fetch", version, _VERSIONS, _FLEXIBLE, frame, offset, most_parts) as reader:
+        return _body(reader, version)
 
 
-def _body(reader: PlainReader, version: int, most_parts: int) -> FetchRequest:
+def _body(reader: PlainReader, version: int) -> FetchRequest:
     replica = (reader.integer() if version < _REPLICA_STATE else -1, -1)
     limits = _LIMITS.unpack_from(reader.frame, reader.skip(_LIMITS.size))
     max_wait_ms, min_bytes, max_bytes, isolation_level = limits
@@ -89,25 +85,17 @@ def _body(reader: PlainReader, version: int, most_parts: int) -> FetchRequest:
         place = reader.skip(_SESSION.size)
         session_id, session_epoch = _SESSION.unpack_from(reader.frame, place)
     partitions: list[FetchPartition] = []
-    topics = reader.count(most_parts)
-    left = most_parts - topics
-    for _ in range(topics):
+    for _ in range(reader.count()):
         topic = reader.topic(version >= _BY_ID)
-        count = reader.count(left)
-        left -= count
-        for _ in range(count):
+        for _ in range(reader.count()):
             partitions.append(_partition(reader, version, topic))
             reader.end_of_struct()
         reader.end_of_struct()
     forgotten: list[Partition] = []
     if version >= _SESSIONS:
-        topics = reader.count(left)
-        left -= topics
-        for _ in range(topics):
+        for _ in range(reader.count()):
             topic = reader.topic(version >= _BY_ID)
-            count = reader.count(left)
-            left -= count
-            forgotten += [(topic, reader.integer()) for _ in range(count)]
+            forgotten += [(topic, reader.integer()) for _ in range(reader.count())]
             reader.end_of_struct()
     if version >= _RACK and reader.text() is None:
         raise MalformedError("the rack is null")

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from kraftwreck.nodes.protocol.codec import ProtocolError
 from kraftwreck.nodes.protocol.primitives import Buffer
-from kraftwreck.nodes.protocol.reader import FlexibleReader, PlainReader, refused
+from kraftwreck.nodes.protocol.reader import PlainReader, reading
 
 FIRST: Final = 3
 LAST: Final = 13
+_VERSIONS: Final = range(FIRST, LAST + 1)
 _FLEXIBLE: Final = 9
 _BY_ID: Final = 13
 _ACKS = Struct(">hi")
@@ -47,28 +47,20 @@ class ProduceRequest:
 def parse_produce(frame: Buffer, offset: int, version: int, most_parts: int) -> ProduceRequest:
     """Read the body of a request that begins at ``offset``; bytes after it are ignored.
 
-    Raises :class:`ProtocolError` for bytes that are not such a request, or for more than
-    ``most_parts`` topics and partitions.
+    Raises :class:`~nodes.protocol.codec.ProtocolError` for bytes that are not such a request, or
+    for more than ``most_parts`` topics and partitions.
     """
-    if not FIRST <= version <= LAST:
-        raise ProtocolError(f"Produce has versions {FIRST} to {LAST}, not {version}")
-    with refused("ProduceRequest", version):
-        flexible = version >= _FLEXIBLE
-        reader = FlexibleReader(frame, offset) if flexible else PlainReader(frame, offset)
-        return _body(reader, version >= _BY_ID, most_parts)
+    with reading("Produce", version, _VERSIONS, _FLEXIBLE, frame, offset, most_parts) as reader:
+        return _body(reader, version >= _BY_ID)
 
 
-def _body(reader: PlainReader, by_id: bool, most_parts: int) -> ProduceRequest:
+def _body(reader: PlainReader, by_id: bool) -> ProduceRequest:
     transactional_id = reader.text()
     acks, timeout_ms = _ACKS.unpack_from(reader.frame, reader.skip(_ACKS.size))
     parts: list[ProducePart] = []
-    topics = reader.count(most_parts)
-    left = most_parts - topics
-    for _ in range(topics):
+    for _ in range(reader.count()):
         topic = reader.topic(by_id)
-        count = reader.count(left)
-        left -= count
-        for _ in range(count):
+        for _ in range(reader.count()):
             partition = reader.integer()
             length = reader.length()
             start = -1 if length == -1 else reader.skip(length)

@@ -9,7 +9,14 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from kraftwreck.nodes.log.batch import HEADER_SIZE, LENGTH_END, BatchHeader, parse_header
+from kraftwreck.nodes.log.batch import (
+    CODEC_MASK,
+    CRC_START,
+    HEADER_SIZE,
+    LENGTH_END,
+    BatchHeader,
+    parse_header,
+)
 from kraftwreck.nodes.log.crc import crc32c
 from kraftwreck.nodes.protocol import errors
 
@@ -20,7 +27,6 @@ _SMALLEST: Final = 14
 _MAGIC: Final = 2
 _ZSTD: Final = 4
 _ZSTD_SINCE: Final = 7
-_CRC_START: Final = 21
 _AFTER_MAX_MS: Final = 3_600_000
 """``message.timestamp.after.max.ms``."""
 
@@ -48,7 +54,7 @@ def check_records(
         raise RefusedError(errors.INVALID_RECORD, f"the batch has magic {batch[_MAGIC_AT]}")
     if len(batch) < HEADER_SIZE:
         raise RefusedError(errors.CORRUPT_MESSAGE, f"a batch of {len(batch)} bytes")
-    codec = batch[22] & 7
+    codec = batch[22] & CODEC_MASK
     if version < _ZSTD_SINCE and codec == _ZSTD:
         reason = f"zstd needs version {_ZSTD_SINCE}"
         raise RefusedError(errors.UNSUPPORTED_COMPRESSION_TYPE, reason)
@@ -59,7 +65,7 @@ def check_records(
     if len(batch) > most_bytes:
         reason = f"a batch of {len(batch)} bytes, more than {most_bytes}"
         raise RefusedError(errors.MESSAGE_TOO_LARGE, reason)
-    if crc32c(batch[_CRC_START:]) != int.from_bytes(batch[17:21], "big"):
+    if crc32c(batch[CRC_START:]) != int.from_bytes(batch[17:21], "big"):
         raise RefusedError(errors.CORRUPT_MESSAGE, "the checksum is wrong")
     if codec > _ZSTD:
         raise RefusedError(errors.UNKNOWN_SERVER_ERROR, f"there is no codec {codec}")

@@ -1,17 +1,16 @@
 """Reads requests by hand: lengths, texts, numbers and tags, in plain and in flexible versions.
 
-Nothing is copied but texts. Bytes that end too early raise IndexError or struct.error, other wrong
-ones :class:`MalformedError`; :func:`refused` makes one ProtocolError of them.
+Nothing is copied but texts. A reader raises one of :data:`nodes.protocol.codec.UNREADABLE` for
+wrong bytes; :func:`reading` makes a ProtocolError of it.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from struct import Struct
 
-from kraftwreck.nodes.protocol.codec import ProtocolError
+from kraftwreck.nodes.protocol.codec import UNREADABLE, ProtocolError, unreadable
 from kraftwreck.nodes.protocol.primitives import Buffer, MalformedError, get_uvarint, skip_tags
 
 _SHORT = Struct(">h")
@@ -19,27 +18,34 @@ _INT = Struct(">i")
 
 
 @contextmanager
-def refused(message: str, version: int) -> Iterator[None]:
-    """Raise :class:`ProtocolError` for bytes that cannot be read."""
+def reading(
+    api: str, version: int, versions: range, flexible: int, frame: Buffer, offset: int, items: int
+) -> Iterator[PlainReader]:
+    """Give a reader for the body at ``offset`` of a request of ``api``.
+
+    Versions from ``flexible`` on have tags. All arrays together may have ``items``. Raises
+    :class:`ProtocolError` for a version outside of ``versions``, and for bytes that cannot be read.
+    """
+    if version not in versions:
+        known = f"{versions[0]} to {versions[-1]}"
+        raise ProtocolError(f"{api} has versions {known}, not {version}")
+    kind = FlexibleReader if version >= flexible else PlainReader
     try:
-        yield
+        yield kind(frame, offset, items)
         return
-    except (IndexError, struct.error):
-        reason = "it ends too early"
-    except UnicodeDecodeError as text:
-        reason = f"a string is not UTF-8 ({text.reason})"
-    except MalformedError as malformed:
-        reason = str(malformed)
-    raise ProtocolError(f"cannot decode {message} v{version}: {reason}")
+    except UNREADABLE as error:
+        reason = unreadable(f"{api}Request", version, error)
+    raise ProtocolError(reason)
 
 
 class PlainReader:
-    """Reads lengths of versions before 9, which have no tags."""
+    """Reads lengths of plain versions, which have no tags."""
 
-    def __init__(self, frame: Buffer, position: int) -> None:
+    def __init__(self, frame: Buffer, position: int, items: int) -> None:
         self.frame = frame
         self.position = position
         self.size = len(frame)
+        self._items = items
 
     def text_length(self) -> int:
         """Return the length of a string, -1 for null."""
@@ -53,13 +59,14 @@ class PlainReader:
         self.position += 4
         return int(length)
 
-    def count(self, most: int) -> int:
-        """Return the length of an array. Raises MalformedError for null or above ``most``."""
+    def count(self) -> int:
+        """Return the length of an array. Raises MalformedError for null, or for too many items."""
         count = self.length()
         if count < 0:
             raise MalformedError("an array is null")
-        if count > most:
-            raise MalformedError(f"an array has {count} items, more than {most}")
+        if count > self._items:
+            raise MalformedError(f"an array has {count} items, more than {self._items}")
+        self._items -= count
         return count
 
     def topic(self, by_id: bool) -> str | bytes:
@@ -99,7 +106,7 @@ class PlainReader:
 
 
 class FlexibleReader(PlainReader):
-    """Reads lengths and tags of versions from 9 on."""
+    """Reads lengths and tags of flexible versions."""
 
     def text_length(self) -> int:
         """Return the length of a string, -1 for null."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from kraftwreck.nodes.log.batch import CONTROL
 from kraftwreck.nodes.metadata.image_values import PartitionKey
 
 __all__ = ["Batch", "PartitionKey"]
 
 NO_PRODUCER: Final = -1
 _SEQUENCES: Final = 1 << 31
-_CONTROL: Final = 0x20
 _TRANSACTIONAL: Final = 0x10
 
 
@@ -55,7 +55,7 @@ class Batch:
     @property
     def is_idempotent(self) -> bool:
         """Whether a producer with an id numbered the records."""
-        return self.producer_id != NO_PRODUCER and not self.attributes & _CONTROL
+        return self.producer_id != NO_PRODUCER and not self.attributes & CONTROL
 
     @property
     def is_transactional(self) -> bool:
@@ -65,7 +65,7 @@ class Batch:
     @property
     def is_control(self) -> bool:
         """Whether the records are control records."""
-        return self.attributes & _CONTROL != 0
+        return self.attributes & CONTROL != 0
 
     def placed(self, base_offset: int, leader_epoch: int) -> Batch:
         """Return the batch with the offset and the epoch that its leader assigned."""

@@ -9,11 +9,9 @@ import pytest
 
 from kraftwreck.nodes.log.media import PLAIN
 from kraftwreck.nodes.log.partition.checkpoints import read_topic_id
-from kraftwreck.oracle.broker import KafkaBroker
-from kraftwreck.oracle.ports import free_ports
-from kraftwreck.oracle.quorum import CLUSTER_ID, OURS, Quorum, wait_until
-from kraftwreck.systems.kraft.client import KafkaClient
+from kraftwreck.oracle.quorum import Quorum, wait_until
 from tests.log.partition.batches import contents, open_log
+from tests.oracle.kafka_topics import broker_with_topic
 from tests.protocol.produced_cases import batch, changed
 
 pytestmark = pytest.mark.oracle
@@ -25,17 +23,8 @@ TOPIC = {"name": "t", "num_partitions": 1, "replication_factor": 1}
 def test_a_partition_of_apache_kafka_is_read(
     make_quorum: Callable[..., Quorum], tmp_path: Path, orderly: bool
 ) -> None:
-    quorum = make_quorum(OURS)
-    quorum.start()
-    (port,) = free_ports(1)
-    broker = KafkaBroker(tmp_path, 100, port, CLUSTER_ID, quorum.ports, {})
-    broker.format()
-    broker.start()
-    client = KafkaClient("127.0.0.1", port)
-    try:
-        wait_until("the broker is unfenced", lambda: 100 in broker.knows())
-        made = client.call("CreateTopics", 5, {"topics": [TOPIC], "timeout_ms": 20000}, 30000)
-        assert made.response["topics"][0]["error_code"] == 0, made
+    running = broker_with_topic(make_quorum, tmp_path, TOPIC, {}, orderly=orderly)
+    with running as (broker, client):
 
         def offset(number: int) -> int:
             """Produce with an idempotent producer; return the offset."""
@@ -50,12 +39,6 @@ def test_a_partition_of_apache_kafka_is_read(
 
         wait_until("the topic has a leader", lambda: offset(0) + 1)
         assert [offset(n) for n in range(1, BATCHES)] == [3 * n for n in range(1, BATCHES)]
-    finally:
-        client.close()
-        if orderly:
-            broker.stop()
-        else:
-            broker.kill()
     directory = broker.data / "t-0"
     written = (directory / f"{0:020d}.log").read_bytes()
     log = open_log(directory, recovery_point=None if orderly else 0)

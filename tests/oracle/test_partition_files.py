@@ -45,7 +45,7 @@ def test_the_dump_tool_has_no_complaint(
     if orderly:
         log.close()
     else:
-        # As after kill -9: what waits in memory is lost and made anew.
+        # As after kill -9: entries in memory are lost, and the next start rebuilds the indexes.
         open_log(log.directory).close()
     files = sorted(log.directory.iterdir())
     kinds = {path.suffix for path in files}

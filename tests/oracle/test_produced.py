@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from kraftwreck.nodes.protocol.errors import error_name
-from kraftwreck.oracle.broker import KafkaBroker
-from kraftwreck.oracle.ports import free_ports
-from kraftwreck.oracle.quorum import CLUSTER_ID, OURS, Quorum, wait_until
-from kraftwreck.systems.kraft.client import KafkaClient
+from kraftwreck.oracle.quorum import Quorum, wait_until
+from tests.oracle.kafka_topics import broker_with_topic
 from tests.protocol.produced_cases import CASES, MOST_BYTES
 from tests.protocol.test_produce import CODES
 
@@ -25,18 +23,8 @@ TOPIC = {
 
 
 def test_codes_are_apache_kafka_s(make_quorum: Callable[..., Quorum], tmp_path: Path) -> None:
-    quorum = make_quorum(OURS)
-    quorum.start()
-    (port,) = free_ports(1)
     properties = {"offsets.topic.replication.factor": 1}
-    broker = KafkaBroker(tmp_path, 100, port, CLUSTER_ID, quorum.ports, properties)
-    broker.format()
-    broker.start()
-    client = KafkaClient("127.0.0.1", port)
-    try:
-        wait_until("the broker is unfenced", lambda: 100 in broker.knows())
-        made = client.call("CreateTopics", 5, {"topics": [TOPIC], "timeout_ms": 20000}, 30000)
-        assert made.response["topics"][0]["error_code"] == 0, made
+    with broker_with_topic(make_quorum, tmp_path, TOPIC, properties) as (_, client):
         found = {}
 
         def code(version: int, records: bytes) -> int:
@@ -50,8 +38,5 @@ def test_codes_are_apache_kafka_s(make_quorum: Callable[..., Quorum], tmp_path: 
         wait_until("the topic has a leader", lambda: code(9, CASES["sound"][1]) == 0)
         for name, (version, records) in CASES.items():
             found[name] = code(version, records)
-    finally:
-        client.close()
-        broker.kill()
     ours = {name: error_name(code) for name, code in CODES.items()}
     assert {name: error_name(code) for name, code in found.items()} == ours

@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
-from kraftwreck.nodes.log.batch import HEADER_SIZE, BatchError, parse_header
+from kraftwreck.nodes.log.batch import HEADER_SIZE, BatchError, get_varint, parse_header
 from kraftwreck.nodes.log.media import Media
 from kraftwreck.nodes.log.partition.partition_log import PartitionLog
 
@@ -19,7 +19,6 @@ MOST_UNPACKED: Final = 64 << 20
 _GZIP: Final = 1
 _GZIP_FORM: Final = 31
 _LOG_APPEND_TIME: Final = 0x08
-_LONGEST: Final = 70
 
 Found = tuple[int, int]
 """Offset and timestamp (ms) of a record."""
@@ -70,9 +69,9 @@ def record_at(batch: bytes, timestamp: int, start: int) -> Found | None:
     position = 0
     try:
         for _ in range(header.count):
-            size, position = _varint(records, position)
-            time_delta, inside = _varint(records, position + 1)
-            delta, _ = _varint(records, inside)
+            size, position = get_varint(records, position)
+            time_delta, inside = get_varint(records, position + 1)
+            delta, _ = get_varint(records, inside)
             offset, time_ms = header.base_offset + delta, header.base_timestamp + time_delta
             if time_ms >= timestamp and offset >= start:
                 return offset, time_ms
@@ -83,14 +82,3 @@ def record_at(batch: bytes, timestamp: int, start: int) -> Found | None:
         if len(records) < MOST_UNPACKED:
             raise BatchError(f"a record ends outside of the batch {header.base_offset}") from None
     return None
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, _LONGEST, 7):
-        byte = data[position]
-        position += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value >> 1 ^ -(value & 1), position
-    raise BatchError("a varint is longer than ten bytes")
