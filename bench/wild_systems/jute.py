@@ -7,7 +7,9 @@ from typing import Any
 
 from kraftwreck.api import Place, dial
 
-CREATE, GET_DATA, SET_DATA, GET_CHILDREN, SYNC, CLOSE = 1, 4, 5, 8, 9, -11
+CREATE, DELETE, GET_DATA, SET_DATA, GET_CHILDREN, SYNC, CLOSE = 1, 2, 4, 5, 8, 9, -11
+PERSISTENT, EPHEMERAL = 0, 1
+"""Kinds of nodes; an ephemeral one is removed with the session that created it."""
 NO_NODE, BAD_VERSION, NODE_EXISTS = -101, -103, -110
 _STAT = struct.Struct(">qqqqiiiqiiq")
 """czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, length, children, pzxid."""
@@ -22,6 +24,10 @@ class ZooKeeperError(Exception):
         self.code = code
 
 
+class SessionExpiredError(Exception):
+    """The ensemble has ended the session, and removed its ephemeral nodes."""
+
+
 def _text(value: str | bytes) -> bytes:
     encoded = value.encode() if isinstance(value, str) else value
     return struct.pack(">i", len(encoded)) + encoded
@@ -30,15 +36,33 @@ def _text(value: str | bytes) -> bytes:
 class Session:
     """A session with the server of one host. Raises OSError, and :class:`ZooKeeperError`."""
 
-    def __init__(self, place: Place, port: int, timeout_s: float, session_ms: int) -> None:
+    def __init__(
+        self,
+        place: Place,
+        port: int,
+        timeout_s: float,
+        session_ms: int,
+        resumed: tuple[int, bytes] = (0, bytes(16)),
+    ) -> None:
+        """Open a session, or connect to ``resumed``, the key of an open one.
+
+        Raises OSError, and :class:`SessionExpiredError` for a session that has ended.
+        """
         self._socket = dial((place.ip, port), timeout_s, place.gateway)
         self._file = self._socket.makefile("rb")
         self._sent = 0
         self.zxid = 0
         """The last transaction that the server had applied when it answered."""
         try:
-            self._send(struct.pack(">iqiq", 0, 0, session_ms, 0) + _text(bytes(16)) + b"\0")
-            self._frame()
+            number, password = resumed
+            hello = struct.pack(">iqiq", 0, 0, session_ms, number) + _text(password) + b"\0"
+            self._send(hello)
+            answer = self._frame()
+            _, left_ms, number, length = struct.unpack_from(">iiqi", answer)
+            if left_ms <= 0:
+                raise SessionExpiredError("the session has expired")
+            self.key = (number, answer[20 : 20 + length])
+            """Number and password; another connection needs them to resume the session."""
         except BaseException:
             self.close()
             raise
@@ -54,10 +78,19 @@ class Session:
         """Change the data of a node if they have this version."""
         self._ask(SET_DATA, _text(path) + _text(data) + struct.pack(">i", version))
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, kind: int = PERSISTENT) -> None:
         """Create a node that anybody may change."""
         acl = _OPEN_ACL + _text("world") + _text("anyone")
-        self._ask(CREATE, _text(path) + _text(data) + acl + struct.pack(">i", 0))
+        self._ask(CREATE, _text(path) + _text(data) + acl + struct.pack(">i", kind))
+
+    def delete(self, path: str) -> None:
+        """Remove a node, whatever its version."""
+        self._ask(DELETE, _text(path) + struct.pack(">i", -1))
+
+    def end(self) -> None:
+        """End the session itself: its ephemeral nodes are removed at once."""
+        self._ask(CLOSE, b"")
+        self.close()
 
     def sync(self, path: str) -> None:
         """Wait until the server has applied what its leader had committed."""

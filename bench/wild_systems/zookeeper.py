@@ -1,4 +1,4 @@
-"""Apache ZooKeeper of Maven's jars: an ensemble, registers as the data of nodes."""
+"""Apache ZooKeeper of Maven's jars: an ensemble, registers as the data of nodes, and locks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jute import BAD_VERSION, NO_NODE, NODE_EXISTS, Session, ZooKeeperError
+from zookeeper_locks import LOCKS, Locks
 
 from kraftwreck.api import (
     VERBS,
@@ -97,8 +98,8 @@ MANY_KEYS = ("txn", "append")
 class Client:
     """A client of one server. Reads follow a ``sync`` if ``synced``."""
 
-    def __init__(self, place: Place, synced: bool) -> None:
-        self.place, self.synced = place, synced
+    def __init__(self, place: Place, synced: bool, locks: Locks) -> None:
+        self.place, self.synced, self.locks = place, synced, locks
         self.session: Session | None = None
 
     def open(self) -> Session:
@@ -106,6 +107,10 @@ class Client:
         if self.session is None:
             self.session = Session(self.place, CLIENTS, TIMEOUT_S, SESSION_MS)
         return self.session
+
+    def opened(self, *resumed: tuple[int, bytes]) -> Session:
+        """Return a new session, or resume the one with this key."""
+        return Session(self.place, CLIENTS, TIMEOUT_S, SESSION_MS, *resumed)
 
     def read(self, path: str) -> tuple[Any, int]:
         """Return value and version of a node; -1 if there is none."""
@@ -135,6 +140,8 @@ class Client:
         return True
 
     def invoke(self, op: Op) -> Completion:
+        if op.f in LOCKS:
+            return self.locks.invoke(op, self.opened)
         (key,) = keys_of(op)
         path, sent = f"/{key}", False
         try:
@@ -169,6 +176,7 @@ class ZooKeeper(PlainSystem):
 
     def __init__(self) -> None:
         self._inspected: dict[str, Session] = {}
+        self._locks = Locks()
 
     def artefacts(self) -> Sequence[Artefact]:
         if shutil.which("java") is None:
@@ -207,7 +215,7 @@ class ZooKeeper(PlainSystem):
         ]
 
     def client(self, place: Place) -> Client:
-        return Client(place, self.option("sync") == "true")
+        return Client(place, self.option("sync") == "true", self._locks)
 
     def inspect(self, place: Place) -> Member:
         """Return the nodes of one server; its session stays open, as opening one is an entry."""
@@ -225,7 +233,7 @@ class ZooKeeper(PlainSystem):
 
     def unready(self, places: Sequence[Place]) -> str:
         for place in places:
-            client = Client(place, True)
+            client = Client(place, True, self._locks)
             try:
                 client.read("/ready")
             except (OSError, ZooKeeperError) as error:
