@@ -15,6 +15,7 @@ from kraftwreck.histories.verdict import WORDS, Anomaly, CheckerResult, Verdict
 from kraftwreck.nemesis.coverage import Coverage, coverage
 from kraftwreck.runs.node_replay import ReplayAhead
 from kraftwreck.runs.replay import check_replay
+from kraftwreck.runs.two_judges import wanted, with_elle
 from kraftwreck.systems.registry import systems
 
 _SHOWN_ANOMALIES = 3
@@ -35,6 +36,8 @@ def judge(folder: Path, say: Callable[[str], None], ahead: ReplayAhead | None = 
         reached = _reached(data, say)
         verdict = _with_simulator(data.test, check(data, _checkers(data.test)))
         system = systems().get(str(data.test.get("system")))
+        if wanted(data.test, system):
+            verdict = with_elle(data, verdict)
         if getattr(system, "replayable", False) and data.test.get("simulated") is False:
             verdict = Verdict.of({**verdict.checkers, REPLAY: _replay(folder, data.test, ahead)})
     except HistoryError as error:
