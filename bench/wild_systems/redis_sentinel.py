@@ -181,7 +181,12 @@ class RedisSentinel(PlainSystem):
             for place in places:
                 sentinel = Connection(place, place.ip, SENTINELS, 1.0)
                 sentinel("SENTINEL", "CKQUORUM", "group")
+                # A sentinel learns of replicas from the primary every ten seconds. It never moves
+                # one that it does not know to a new primary.
+                known = len(sentinel("SENTINEL", "REPLICAS", "group"))
                 sentinel.close()
+                if known < len(places) - 1:
+                    missing = f"the sentinel of {place.name} knows {known} replicas"
         except (OSError, ReplyError) as error:
             return f"the group does not serve: {error}"
         return missing
