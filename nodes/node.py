@@ -43,7 +43,7 @@ from kraftwreck.nodes.metadata.controller import Controller
 from kraftwreck.nodes.metadata.controllers import ControllerIdentity
 from kraftwreck.nodes.metadata.image import MetadataImage
 from kraftwreck.nodes.metadata.image_values import Listener
-from kraftwreck.nodes.metadata.loader import WORK_RECORDS, Applied, Loader
+from kraftwreck.nodes.metadata.loader import Applied, Loader
 from kraftwreck.nodes.metadata.operation import Record
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.nodes.protocol.records import decode_record
@@ -157,7 +157,7 @@ class Node:
         controller = self.controller
         loader = self.loader
         broker = self.broker
-        budget = WORK_RECORDS
+        budget = self.config.work_records
         while True:
             poll.poll(replica)
             if replica.committed:

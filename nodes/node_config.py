@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
+from kraftwreck.nodes.metadata.loader import WORK_RECORDS
 
 
 @dataclass(slots=True, frozen=True)
@@ -15,7 +16,8 @@ class NodeConfig(QuorumConfig):
     A node has the ``controller`` role, the ``broker`` role, or both (``process.roles``).
     ``snapshot_bytes`` is ``metadata.log.max.record.bytes.between.snapshots``,
     ``snapshot_interval_ms`` is ``metadata.log.max.snapshot.interval.ms``.
-    ``snapshot_piece_records`` is the maximum of records per piece of a snapshot.
+    ``snapshot_piece_records`` is the maximum of records per piece of a snapshot, ``work_records``
+    about that of records applied to the image in one step.
     ``session_timeout_ms`` and ``heartbeat_interval_ms`` are the brokers'. ``broker_listener`` is
     the broker's listener for clients. ``broker_incarnation`` (16 bytes) identifies its process.
     ``previous_broker_epoch`` is that of the process before, -1 if it did not stop cleanly.
@@ -30,6 +32,7 @@ class NodeConfig(QuorumConfig):
     snapshot_bytes: int = 20 << 20
     snapshot_interval_ms: int = 3_600_000
     snapshot_piece_records: int = 500
+    work_records: int = WORK_RECORDS
     session_timeout_ms: int = 9000
     leader_imbalance_check_interval_seconds: int = 300
     unclean_leader_election_interval_ms: int = 300_000

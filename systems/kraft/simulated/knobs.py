@@ -137,6 +137,8 @@ def draw_knobs(
         "fetch_max_bytes": piece,
         "linger_ms": pick([25, 25, 0, 5, 100], seed, "linger"),
         "fetch_max_wait_ms": pick([500, 500, 50, 200], seed, "max-wait"),
+        # Few records for one step stand for an image of thousands.
+        "work_records": pick([500, 500, 1, 7, 40], seed, "work-records"),
         "max_idle_ms": pick([500, 500, 2000, 5000], seed, "max-idle"),
         "election_timeout_ms": election,
         "fetch_timeout_ms": fetch,
