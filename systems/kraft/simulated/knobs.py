@@ -135,11 +135,7 @@ def draw_knobs(
         "unclean_leader_election_interval_ms": pick([300_000, 1000, 1000, 3000], seed, "unclean"),
         "default_partitions": pick([1, 1, 2, 3], seed, "default-partitions"),
         "fetch_max_bytes": piece,
-        "linger_ms": pick([25, 25, 0, 5, 100], seed, "linger"),
-        "fetch_max_wait_ms": pick([500, 500, 50, 200], seed, "max-wait"),
-        # Few records for one step stand for an image of thousands.
-        "work_records": pick([500, 500, 1, 7, 40], seed, "work-records"),
-        "max_idle_ms": pick([500, 500, 2000, 5000], seed, "max-idle"),
+        **_draw_pace(seed),
         "election_timeout_ms": election,
         "fetch_timeout_ms": fetch,
         **(_draw_snapshots(seed) if snapshots else {}),
@@ -164,6 +160,17 @@ def draw_knobs(
         hasty=hasty,
         hasty_nodes=hasty_nodes,
     )
+
+
+def _draw_pace(seed: int) -> dict[str, int]:
+    """Draw how long nodes gather work and wait for it, and how much one step does."""
+    return {
+        "linger_ms": pick([25, 25, 0, 5, 100], seed, "linger"),
+        "fetch_max_wait_ms": pick([500, 500, 50, 200], seed, "max-wait"),
+        # Few records for one step stand for an image of thousands.
+        "work_records": pick([500, 500, 1, 7, 40], seed, "work-records"),
+        "max_idle_ms": pick([500, 500, 2000, 5000], seed, "max-idle"),
+    }
 
 
 def _draw_snapshots(seed: int) -> dict[str, int]:
