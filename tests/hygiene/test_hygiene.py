@@ -61,25 +61,23 @@ def test_every_leftover_is_detected(netns_possible: None) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("point", "way"), [(0, "alone"), (1, "heal"), (2, "next")])
 def test_nothing_stays_when_the_control_process_is_killed(
-    netns_possible: None, tmp_path: Path
+    netns_possible: None, tmp_path: Path, point: int, way: str
 ) -> None:
     """A point for each way back; 200 are for bench/hygiene.py."""
     if ROOT.is_relative_to("/tmp"):
         pytest.skip("points have an empty /tmp, and this checkout is there")
     results = tmp_path / "points.jsonl"
+    points = ["--points", "1", "--first", str(point)]
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--points", "3", "--results", str(results)],
+        [sys.executable, str(SCRIPT), *points, "--results", str(results)],
         capture_output=True,
         text=True,
         check=False,
     )
-    rows = [json.loads(line) for line in results.read_text().splitlines()]
-    assert [(row["way"], row["left"]) for row in rows] == [
-        ("alone", []),
-        ("heal", []),
-        ("next", []),
-    ]
+    (row,) = [json.loads(line) for line in results.read_text().splitlines()]
+    assert (row["way"], row["left"]) == (way, [])
     assert done.returncode == 0
-    assert {row["killed"] for row in rows} == {"killed"}
-    assert len({kind for row in rows for kind in row["faults_seen"]}) > 5, "or nothing was tried"
+    assert row["killed"] == "killed"
+    assert len(row["faults_seen"]) > 2, "or nothing was tried"
