@@ -100,12 +100,16 @@ def watching(look: Callable[[], object]) -> Iterator[list[tuple[int, int, object
     seen: list[tuple[int, int, object]] = []
     end = threading.Event()
 
+    def once() -> None:
+        before = time.monotonic_ns()
+        what = look()
+        seen.append((before, time.monotonic_ns(), what))
+
     def work() -> None:
         while not end.wait(0.001):
-            before = time.monotonic_ns()
-            what = look()
-            seen.append((before, time.monotonic_ns(), what))
+            once()
 
+    once()  # A busy machine may let the thread begin late, after the first change.
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     try:

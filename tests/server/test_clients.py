@@ -23,15 +23,22 @@ def bootstrap(cluster: Any) -> str:
 
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
 @pytest.mark.parametrize("node", [1, 2, 3])
-def test_kcat_lists_brokers_and_topics(shared: Any, node: int) -> None:
+def test_kcat_lists_brokers_and_topics(shared: Any, wait_until: Any, node: int) -> None:
     shared.create("by-hand")
-    output = subprocess.run(
-        ["kcat", "-L", "-J", "-b", f"127.0.0.1:{shared.ports[node]}"],
-        capture_output=True,
-        check=True,
-        timeout=300,
-    ).stdout
-    listing = json.loads(output)
+
+    def list_all() -> dict[str, Any]:
+        output = subprocess.run(
+            ["kcat", "-L", "-J", "-b", f"127.0.0.1:{shared.ports[node]}"],
+            capture_output=True,
+            check=True,
+            timeout=300,
+        ).stdout
+        listing: dict[str, Any] = json.loads(output)
+        return listing
+
+    # A follower applies the topic a little later than the leader.
+    wait_until(lambda: list_all()["topics"])
+    listing = list_all()
     assert {b["name"] for b in listing["brokers"]} == {
         f"127.0.0.1:{port}" for port in shared.ports.values()
     }
