@@ -21,6 +21,11 @@ def bootstrap(cluster: Any) -> str:
     return ",".join(f"127.0.0.1:{port}" for port in cluster.ports.values())
 
 
+def topics_of(listing: dict[str, Any]) -> dict[str, list[Any]]:
+    """Return the partitions of each topic that kcat lists."""
+    return {topic["topic"]: topic["partitions"] for topic in listing["topics"]}
+
+
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
 @pytest.mark.parametrize("node", [1, 2, 3])
 def test_kcat_lists_brokers_and_topics(shared: Any, wait_until: Any, node: int) -> None:
@@ -37,15 +42,13 @@ def test_kcat_lists_brokers_and_topics(shared: Any, wait_until: Any, node: int) 
         return listing
 
     # A follower applies the topic a little later than the leader.
-    wait_until(lambda: list_all()["topics"])
+    wait_until(lambda: "by-hand" in topics_of(list_all()), "the topic is listed")
     listing = list_all()
     assert {b["name"] for b in listing["brokers"]} == {
         f"127.0.0.1:{port}" for port in shared.ports.values()
     }
     assert listing["controllerid"] == shared.controller()
-    topics = {t["topic"]: t["partitions"] for t in listing["topics"]}
-    assert "by-hand" in topics
-    assert len(topics["by-hand"]) == 1
+    assert len(topics_of(listing)["by-hand"]) == 1
 
 
 @pytest.fixture
