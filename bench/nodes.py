@@ -19,12 +19,12 @@ import click
 from kraftwreck.campaigns.campaign import run_seed
 from kraftwreck.nodes.consensus.effects import (
     ApiRequest,
-    Effect,
     Event,
     FatalError,
     RequestReceived,
     ResponseReceived,
 )
+from kraftwreck.nodes.effects import NodeEffect
 from kraftwreck.nodes.node import Node
 from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign as Campaign
 
@@ -49,12 +49,12 @@ class Recorder:
         self.processes.append((pickle.dumps(arguments), steps))
         _init(node, *arguments)
 
-    def started(self, node: Node, now: int, wall_ms: int) -> list[Effect]:
+    def started(self, node: Node, now: int, wall_ms: int) -> list[NodeEffect]:
         """Replaces ``Node.start``."""
         self._of[id(node)].append((None, now, wall_ms))
         return _start(node, now, wall_ms)
 
-    def stepped(self, node: Node, event: Event, now: int, wall_ms: int) -> list[Effect]:
+    def stepped(self, node: Node, event: Event, now: int, wall_ms: int) -> list[NodeEffect]:
         """Replaces ``Node.step``."""
         self._of[id(node)].append((pickle.dumps(event), now, wall_ms))
         return _step(node, event, now, wall_ms)

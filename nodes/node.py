@@ -20,8 +20,7 @@ from kraftwreck.nodes.consensus.effects import (
     ApiRequest,
     ApiResponseReceived,
     DropSnapshot,
-    Effect,
-    Event,
+    FatalError,
     RequestReceived,
     ResponseReceived,
     SendApi,
@@ -37,6 +36,7 @@ from kraftwreck.nodes.consensus.kraft.responses import handle_response
 from kraftwreck.nodes.consensus.kraft.voters import LISTENER as CONTROLLER_LISTENER
 from kraftwreck.nodes.consensus.recovered import Recovered, Snapshot
 from kraftwreck.nodes.draw import draw
+from kraftwreck.nodes.effects import NodeEffect, NodeEvent
 from kraftwreck.nodes.local_quorum import LocalQuorum
 from kraftwreck.nodes.log.snapshots import data_records, read_header
 from kraftwreck.nodes.metadata.controller import Controller
@@ -47,6 +47,7 @@ from kraftwreck.nodes.metadata.loader import Applied, Loader
 from kraftwreck.nodes.metadata.operation import Record
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.nodes.protocol.records import decode_record
+from kraftwreck.nodes.replication.events import FromShell
 
 DIGEST_INTERVAL: Final = 64
 """Offsets between two traces of the image's digest."""
@@ -70,7 +71,7 @@ class Node:
         self.image.digest()  # From now on every change updates it.
         self.loader = Loader(self.image, config.snapshot_bytes, config.snapshot_interval_ms, now)
         self._quorum = LocalQuorum(self.replica)
-        self.broker = Broker(config, self.image, self._quorum) if config.broker else None
+        self.broker = Broker(config, self.image, self._quorum, now) if config.broker else None
         self.controller = Controller(
             self._quorum,
             self.image,
@@ -102,7 +103,7 @@ class Node:
         due = min(poll.deadline(self.replica), self.controller.deadline)
         return due if self.broker is None else min(due, self.broker.deadline)
 
-    def start(self, now: int, wall_ms: int) -> list[Effect]:
+    def start(self, now: int, wall_ms: int) -> list[NodeEffect]:
         """Initialize from the recovered state; call once, before any step."""
         replica = self.replica
         replica.now = self._now = now
@@ -110,7 +111,7 @@ class Node:
         replica.start()
         return self._settle(now, wall_ms)
 
-    def step(self, event: Event, now: int, wall_ms: int) -> list[Effect]:
+    def step(self, event: NodeEvent, now: int, wall_ms: int) -> list[NodeEffect]:
         """Handle one event completely and return the effects for the shell."""
         replica = self.replica
         replica.now = self._now = now
@@ -127,7 +128,9 @@ class Node:
                 replica.effects.append(Abandon(event.token))
         elif isinstance(event, ApiResponseReceived):
             what = f"an answer of node {event.source}"
-            contained(replica, what, partial(self._answered, event, now))
+            contained(replica, what, partial(self._answered, event, now, wall_ms))
+        elif isinstance(event, FromShell):
+            return self._handle_data(event, now, wall_ms)
         elif isinstance(event, Shutdown):
             if self.broker is not None:
                 self.broker.stop(now)
@@ -145,13 +148,25 @@ class Node:
         else:
             self.controller.handle(event, now, wall_ms)
 
-    def _answered(self, event: ApiResponseReceived, now: int) -> None:
+    def _answered(self, event: ApiResponseReceived, now: int, wall_ms: int) -> None:
         if event.correlation < FIRST_CORRELATION:
             self.controller.registration_answered(event.body, now)
         elif self.broker is not None:
-            self.broker.response(event, now)
+            self.broker.response(event, now, wall_ms)
 
-    def _settle(self, now: int, wall_ms: int) -> list[Effect]:
+    def _handle_data(self, event: FromShell, now: int, wall_ms: int) -> list[NodeEffect]:
+        """Handle an event of the data plane; it concerns neither the replica nor the controller."""
+        broker = self.broker
+        if broker is None:
+            raise FatalError(f"a node without a broker has no data plane: {type(event).__name__}")
+        broker.handle_data(event, now, wall_ms)
+        for kind, detail in broker.take_notes():
+            self.replica.trace(kind, detail)
+        effects: list[NodeEffect] = [*self.replica.effects, *broker.take_effects()]
+        self.replica.effects = []
+        return effects
+
+    def _settle(self, now: int, wall_ms: int) -> list[NodeEffect]:
         """Run replica and controller until neither has news for the other."""
         replica = self.replica
         controller = self.controller
@@ -181,8 +196,8 @@ class Node:
             if replica.state is state and not replica.committed and not replica.announcements:
                 break
         self._make_snapshot(now)
-        effects, replica.effects = replica.effects, []
-        effects = self._quorum.take_answers(effects)
+        made, replica.effects = replica.effects, []
+        effects: list[NodeEffect] = list(self._quorum.take_answers(made))
         effects.extend(controller.take_replies())
         self._register(effects, now)
         if broker is not None:
@@ -199,7 +214,7 @@ class Node:
         if broker.stopped and not self.replica.shutting_down:
             self.replica.stop()
 
-    def _register(self, effects: list[Effect], now: int) -> None:
+    def _register(self, effects: list[NodeEffect], now: int) -> None:
         """Send this controller's registration to the active controller if it is due."""
         if not self.config.controller:
             return

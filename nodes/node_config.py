@@ -21,6 +21,8 @@ class NodeConfig(QuorumConfig):
     ``session_timeout_ms`` and ``heartbeat_interval_ms`` are the brokers'. ``broker_listener`` is
     the broker's listener for clients. ``broker_incarnation`` (16 bytes) identifies its process.
     ``previous_broker_epoch`` is that of the process before, -1 if it did not stop cleanly.
+    With ``data_plane`` a broker has replicas of its partitions. ``replica_lag_time_max_ms`` is how
+    long one may lag before it leaves the ISR.
     """
 
     controller: bool = True
@@ -42,3 +44,5 @@ class NodeConfig(QuorumConfig):
     broker_incarnation: bytes = bytes(16)
     previous_broker_epoch: int = -1
     rack: str | None = None
+    data_plane: bool = False
+    replica_lag_time_max_ms: int = 30_000

@@ -1,8 +1,8 @@
 """The broker role of a node: a cluster member that clients connect to.
 
-There is no data plane. A broker registers, sends heartbeats, answers clients from its own metadata
-image, and forwards changes of metadata to the active controller. The image holds committed metadata
-and may lag behind; its answers are not linearizable.
+A broker registers, sends heartbeats, answers clients from its own metadata image, and forwards
+changes of metadata to the active controller. The image holds committed metadata and may lag behind;
+its answers are not linearizable. It has replicas of partitions if ``data_plane`` is set.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kraftwreck.nodes.broker.apis import FORWARDED, LOCAL, SERVED
 from kraftwreck.nodes.broker.cluster_view import alive_brokers, describe_cluster, some_controller
+from kraftwreck.nodes.broker.data_plane import DataPlane
 from kraftwreck.nodes.broker.forwarding import Forwarding
 from kraftwreck.nodes.broker.leadership import ControllerAddress, Leadership, controller_of
 from kraftwreck.nodes.broker.lifecycle import Life, Lifecycle
@@ -25,6 +26,8 @@ from kraftwreck.nodes.consensus.effects import (
 from kraftwreck.nodes.metadata.describe import api_versions, describe_configs
 from kraftwreck.nodes.metadata.image import MetadataImage
 from kraftwreck.nodes.node_config import NodeConfig
+from kraftwreck.nodes.replication.effects import Effect as DataEffect
+from kraftwreck.nodes.replication.events import FromShell, Request
 
 FIRST_CORRELATION: Final = 1 << 30
 """Correlation ids of the broker start here, far from those of the rest of the node."""
@@ -39,7 +42,9 @@ class Broker:
     Times are microseconds of the monotonic clock; ``wall_ms`` is wall-clock milliseconds.
     """
 
-    def __init__(self, config: NodeConfig, image: MetadataImage, quorum: Leadership) -> None:
+    def __init__(
+        self, config: NodeConfig, image: MetadataImage, quorum: Leadership, now: int = 0
+    ) -> None:
         self._config = config
         self._image = image
         self._quorum = quorum
@@ -47,8 +52,10 @@ class Broker:
         self._forwarding = Forwarding(f"broker-{config.node_id}", config.request_timeout_ms)
         self._correlation = FIRST_CORRELATION
         self._controller: ControllerAddress | None = None
-        self._held: list[ApiRequest] = []
-        self._effects: list[SendApi | ApiReply] = []
+        self._data = DataPlane(config, now) if config.data_plane else None
+        self._moved = False
+        self._held: list[ApiRequest | Request] = []
+        self._effects: list[SendApi | ApiReply | DataEffect] = []
 
     @property
     def state(self) -> Life:
@@ -69,7 +76,8 @@ class Broker:
     def deadline(self) -> int:
         """The time at which the next :meth:`tick` is due; a far future if none is."""
         controller = self._find_controller()
-        return min(self._life.deadline(controller), self._forwarding.deadline(controller))
+        due = min(self._life.deadline(controller), self._forwarding.deadline(controller))
+        return due if self._data is None else min(due, self._data.deadline)
 
     def _find_controller(self) -> ControllerAddress | None:
         """Return the active controller as far as known; the same object until it changes."""
@@ -82,14 +90,16 @@ class Broker:
             known = self._controller = controller_of(quorum)
         return known
 
-    def take_effects(self) -> list[SendApi | ApiReply]:
-        """Return the requests to send and the answers to give since the last call."""
+    def take_effects(self) -> list[SendApi | ApiReply | DataEffect]:
+        """Return the requests to send, the answers to give and the work of the data plane since the
+        last call, in order."""
         effects, self._effects = self._effects, []
         return effects
 
     def take_notes(self) -> list[tuple[str, Body]]:
         """Return the (kind, detail) of each trace event since the last call."""
-        return self._life.take_notes()
+        notes = self._life.take_notes()
+        return notes if self._data is None else notes + self._data.take_notes()
 
     # --- events -------------------------------------------------------------------------
 
@@ -109,22 +119,47 @@ class Broker:
             self._answer(request, now)
             self._collect()
 
-    def response(self, event: ApiResponseReceived, now: int) -> bool:
+    def handle_data(self, event: FromShell, now: int, wall_ms: int) -> None:
+        """Let the data plane handle ``event``, at once and completely.
+
+        Requests wait until the broker has caught up, like those of :meth:`handle`. Raises
+        FatalError if the broker has no data plane.
+        """
+        if self._data is None:
+            raise FatalError(f"the broker has no data plane for {type(event).__name__}")
+        if self.stopped:
+            return
+        if isinstance(event, Request) and (self._held or not self._life.knows):
+            self._held.append(event)
+            return
+        self._data.step(event, now, wall_ms)
+        self._run_data(self._data, now, wall_ms)
+
+    def response(self, event: ApiResponseReceived, now: int, wall_ms: int = 0) -> bool:
         """Handle a response from a controller; False if the broker did not wait for it."""
         mine = self._life.response(event, now) or self._forwarding.response(event, now)
+        if not mine and self._data is not None:
+            mine = self._data.response(event, now, wall_ms)
         self._collect()
         return mine
 
     def published(self, offset: int, epoch: int, now: int) -> None:
         """Note that the stable image has moved up to and including ``offset``."""
         self._life.published(offset, now)
+        self._moved = True
 
     def tick(self, now: int, wall_ms: int) -> None:
         """Do everything that is due."""
+        if self._data is not None and self._moved and self._life.knows:
+            self._moved = False
+            self._data.publish(self._image.stable, self.epoch, now, wall_ms)
         if self._held and self._life.knows:
             held, self._held = self._held, []
             for request in held:
-                self._answer(request, now)
+                if isinstance(request, ApiRequest):
+                    self._answer(request, now)
+                elif self._data is not None:
+                    self._data.step(request, now, wall_ms)
         controller = self._find_controller()
         said = self._life.tick(controller, self._correlation, now)
         if said is not None:
@@ -134,10 +169,20 @@ class Broker:
         self._correlation += len(sends)
         self._effects.extend(sends)
         self._collect()
+        if self._data is not None:
+            self._run_data(self._data, now, wall_ms)
 
     def stop(self, now: int) -> None:
         """Begin the controlled shutdown; :attr:`stopped` becomes true when it is complete."""
         self._life.stop(now)
+
+    def _run_data(self, data: DataPlane, now: int, wall_ms: int) -> None:
+        """Let the data plane do what is due, and collect its effects."""
+        controller = self._find_controller()
+        self._correlation += data.tick(controller, self.epoch, self._correlation, now, wall_ms)
+        if self.stopped:
+            data.stop()
+        self._effects.extend(data.take_effects())
 
     # --- answers ------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.replication.events import FetchPart
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 
@@ -205,21 +206,32 @@ class ReplyDeleteRecords:
 
 @dataclass(slots=True)
 class FetchFrom:
-    """Fetch partitions from their leader, as a follower; FetchAnswered follows."""
+    """Fetch partitions from their leader, as a follower; FetchAnswered follows.
+
+    ``endpoint`` is where the leader listens, None if that is not known: the fetch then fails.
+    ``broker_epoch`` is that of this broker (KIP-903).
+    """
 
     leader: int
     correlation: int
     max_wait_ms: int
     parts: tuple[FetchPart, ...]
+    endpoint: Endpoint | None = None
+    broker_epoch: int = -1
 
 
 @dataclass(slots=True)
 class AskOffsets:
-    """Ask a leader for the start and the end of logs: (partition, leader epoch)."""
+    """Ask a leader for the start and the end of logs: (partition, leader epoch).
+
+    OffsetsAnswered follows. ``endpoint`` and ``broker_epoch`` are those of FetchFrom.
+    """
 
     leader: int
     correlation: int
     parts: tuple[tuple[PartitionKey, int], ...]
+    endpoint: Endpoint | None = None
+    broker_epoch: int = -1
 
 
 @dataclass(slots=True)

@@ -231,17 +231,16 @@ class Tick:
     """The deadline of the core has passed; an early tick is harmless."""
 
 
-Event = (
-    Tick
-    | Published
-    | LogOpened
-    | SegmentClosed
-    | ProduceReceived
+Request = (
+    ProduceReceived
     | FetchReceived
     | ListOffsetsReceived
     | EpochEndsReceived
     | DeleteRecordsReceived
-    | FetchAnswered
-    | OffsetsAnswered
-    | AlterPartitionAnswered
 )
+"""The requests of clients and followers."""
+
+FromShell = LogOpened | SegmentClosed | FetchAnswered | OffsetsAnswered | Request
+"""The events of the shell; all others come from the broker itself."""
+
+Event = Tick | Published | AlterPartitionAnswered | FromShell

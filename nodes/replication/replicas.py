@@ -117,6 +117,11 @@ class Replicas:
                 raise TypeError(f"unknown event {event!r}")
         return self._settle(now)
 
+    def watermarks(self) -> WriteHighWatermarks:
+        """Return the checkpoint of all high watermarks as they are now."""
+        found = {key: each.hw for key, each in self.partitions.items() if each.log is not None}
+        return WriteHighWatermarks(found)
+
     # --- inside -----------------------------------------------------------------------------
 
     def _settle(self, now: int) -> list[Effect]:
@@ -242,8 +247,7 @@ class Replicas:
                 partition.maybe_shrink()
         if now >= self._checkpoint_at:
             self._checkpoint_at = now + CHECKPOINT_US
-            offsets = {key: p.hw for key, p in self.partitions.items() if p.log is not None}
-            self._with.effects.append(WriteHighWatermarks(offsets))
+            self._with.effects.append(self.watermarks())
         if now >= self._retain_at:
             self._retain_at = now + RETENTION_US
             for partition in self.partitions.values():

@@ -24,8 +24,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from kraftwreck.nodes.consensus.effects import AppendSnapshot, Effect, Event
+from kraftwreck.nodes.consensus.effects import AppendSnapshot
 from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.effects import NodeEffect, NodeEvent
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.nodes.server.line_file import LineFile, encode_line
 from kraftwreck.nodes.server.plain import from_plain, to_plain
@@ -35,7 +36,7 @@ FATAL: Final = "fatal"
 """Replaces the digest of the effects when the step raised FatalError."""
 
 
-def digest_effects(effects: Sequence[Effect]) -> str:
+def digest_effects(effects: Sequence[NodeEffect]) -> str:
     """Return 16 hex digits that identify the effects of one step."""
     pieces = [effect.data for effect in effects if isinstance(effect, AppendSnapshot)]
     return digest_bytes([repr(effects).encode(), *pieces])
@@ -67,7 +68,7 @@ class InputLog:
         recovered: Recovered,
         now: int,
         wall_us: int,
-        effects: Sequence[Effect] | None,
+        effects: Sequence[NodeEffect] | None,
     ) -> None:
         """Write the line of a process start; ``effects`` None: it was fatal."""
         if self._file is not None:
@@ -81,7 +82,9 @@ class InputLog:
             }
             self._file.write([encode_line(line)])
 
-    def step(self, event: Event, now: int, wall_us: int, effects: Sequence[Effect] | None) -> None:
+    def step(
+        self, event: NodeEvent, now: int, wall_us: int, effects: Sequence[NodeEffect] | None
+    ) -> None:
         """Write the line of one step; ``effects`` None: it was fatal."""
         if self._file is not None:
             line = {

@@ -22,13 +22,13 @@ from kraftwreck.nodes.consensus.effects import (
     AppendSnapshot,
     CleanLog,
     DropSnapshot,
-    Effect,
     FinishSnapshot,
     FlushLog,
     InstallSnapshot,
     TruncateLog,
 )
 from kraftwreck.nodes.consensus.recovered import Recovered, SnapshotFile
+from kraftwreck.nodes.effects import NodeEffect
 from kraftwreck.nodes.log.batch import parse_header
 from kraftwreck.nodes.log.snapshots import BOOTSTRAP
 from kraftwreck.nodes.server.plain import from_plain, to_plain
@@ -77,14 +77,14 @@ class RecordedDisk:
         self._flushed = self._end
         self._floor = 0
         self._parts: dict[Identity, bytearray] = {}
-        self._last: Sequence[Effect] = ()
+        self._last: Sequence[NodeEffect] = ()
 
     @property
     def batches(self) -> Sequence[bytes]:
         """The log, including batches that cleaning may have removed."""
         return self._batches
 
-    def carry_out(self, effects: Sequence[Effect]) -> None:
+    def carry_out(self, effects: Sequence[NodeEffect]) -> None:
         """Record the effects of a step; those of the step before were certainly carried out."""
         for effect in self._last:
             self._one(effect)
@@ -113,7 +113,7 @@ class RecordedDisk:
     def _end(self) -> int:
         return _end(self._batches, self._start)
 
-    def _one(self, effect: Effect) -> None:
+    def _one(self, effect: NodeEffect) -> None:
         if isinstance(effect, AppendLog):
             self._batches.append(effect.batch)
         elif isinstance(effect, TruncateLog):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kraftwreck.nodes.consensus.effects import Effect
+from kraftwreck.nodes.effects import NodeEffect
 from kraftwreck.nodes.server.line_file import DamagedError
 from kraftwreck.nodes.server.trace_file import TraceLines
 
@@ -73,7 +73,7 @@ class RecordedTrace:
         self._incarnation = incarnation
         self._expected = TraceLines(self._node, incarnation)
 
-    def step(self, number: int, effects: Sequence[Effect], now: int, wall: int) -> None:
+    def step(self, number: int, effects: Sequence[NodeEffect], now: int, wall: int) -> None:
         """Check the trace of a step that gave ``effects``, line ``number`` of the input log."""
         self._match(number, self._expected.of(effects, now, wall))
 

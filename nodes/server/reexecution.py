@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kraftwreck.nodes.consensus.effects import Effect, FatalError
+from kraftwreck.nodes.consensus.effects import FatalError
 from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.effects import NodeEffect
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.server.input_log import FATAL, config_from_plain, digest_effects
 from kraftwreck.nodes.server.line_file import DamagedError, sealed_lines
@@ -116,7 +117,9 @@ class _Reexecution:
             effects = self._stepped(self._node, line)
         self._compare(number, line, effects)
 
-    def _compare(self, number: int, line: dict[str, Any], effects: Sequence[Effect] | None) -> None:
+    def _compare(
+        self, number: int, line: dict[str, Any], effects: Sequence[NodeEffect] | None
+    ) -> None:
         digest = FATAL if effects is None else digest_effects(effects)
         if digest != line["effects"]:
             text = f"effects {digest}, recorded {line['effects']}: {effects!r}"
@@ -146,7 +149,7 @@ class _Reexecution:
             text = f"{self._path}, line {number}: a process start without {error}"
             raise ValueError(text) from error
 
-    def _started(self, line: dict[str, Any], recovered: Recovered) -> list[Effect] | None:
+    def _started(self, line: dict[str, Any], recovered: Recovered) -> list[NodeEffect] | None:
         config, wall_ms = config_from_plain(line["config"]), line["wall_us"] // 1000
         try:
             self._node = Node(config, recovered, line["now"], wall_ms)
@@ -155,7 +158,7 @@ class _Reexecution:
             self._reason = str(end)
             return None
 
-    def _stepped(self, node: Node, line: dict[str, Any]) -> list[Effect] | None:
+    def _stepped(self, node: Node, line: dict[str, Any]) -> list[NodeEffect] | None:
         event = from_plain(line["event"])
         try:
             return node.step(event, line["now"], line["wall_us"] // 1000)

@@ -20,8 +20,6 @@ from typing import Final
 from kraftwreck.nodes.consensus.effects import (
     Abandon,
     ApiReply,
-    Effect,
-    Event,
     FatalError,
     Reply,
     Send,
@@ -32,6 +30,7 @@ from kraftwreck.nodes.consensus.effects import (
     Tick,
     Trace,
 )
+from kraftwreck.nodes.effects import NodeEffect, NodeEvent
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.protocol.errors import SNAPSHOT_NOT_FOUND
 from kraftwreck.nodes.server.console import say
@@ -83,18 +82,18 @@ class Shell:
         self.abandon: Callable[[Abandon], None] = _unconnected
         self.exit_status: asyncio.Future[int] = self._loop.create_future()
 
-    def begin(self, effects: Sequence[Effect], now: int, wall_us: int) -> None:
+    def begin(self, effects: Sequence[NodeEffect], now: int, wall_us: int) -> None:
         """Carry out the effects of the node's start, then begin to serve."""
         self._carry_out(effects, now, wall_us)
         self._arm()
 
-    def submit(self, event: Event) -> None:
+    def submit(self, event: NodeEvent) -> None:
         """Let the node handle ``event``, completely; after the node has stopped, do nothing."""
         if self.exit_status.done():
             return
         now = monotonic_us()
         wall_us = time.time_ns() // 1000
-        effects: list[Effect] | None = None
+        effects: list[NodeEffect] | None = None
         reason = ""
         try:
             effects = self._node.step(event, now, wall_us // 1000)
@@ -135,7 +134,7 @@ class Shell:
 
     # --- inside -----------------------------------------------------------------------------
 
-    def _carry_out(self, effects: Sequence[Effect], now: int, wall_us: int) -> None:
+    def _carry_out(self, effects: Sequence[NodeEffect], now: int, wall_us: int) -> None:
         try:
             self._storage.carry_out(effects)
             self._traces.write(effects, now, wall_us)

@@ -10,7 +10,6 @@ from kraftwreck.nodes.consensus.effects import (
     AppendSnapshot,
     CleanLog,
     DropSnapshot,
-    Effect,
     FinishSnapshot,
     FlushLog,
     InstallSnapshot,
@@ -18,6 +17,7 @@ from kraftwreck.nodes.consensus.effects import (
     WriteQuorumState,
 )
 from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.effects import NodeEffect
 from kraftwreck.nodes.log import quorum_state
 from kraftwreck.nodes.log.files import MetadataLogFiles
 from kraftwreck.nodes.log.layout import DEFAULT_SEGMENT_BYTES, DEFAULT_SEGMENT_MS
@@ -55,7 +55,7 @@ class Storage:
             self.close()
             raise
 
-    def carry_out(self, effects: Sequence[Effect]) -> None:
+    def carry_out(self, effects: Sequence[NodeEffect]) -> None:
         """Carry out the durable effects among ``effects``, in order; durable on return.
 
         Raises ValueError for data that does not continue the log or an unfinished snapshot.
@@ -72,7 +72,7 @@ class Storage:
             else:
                 self._carry_out_snapshot(effect)
 
-    def _carry_out_snapshot(self, effect: Effect) -> None:
+    def _carry_out_snapshot(self, effect: NodeEffect) -> None:
         snapshots = self._log.snapshots
         if isinstance(effect, AppendSnapshot):
             snapshots.append(effect.end_offset, effect.epoch, effect.position, effect.data)

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from kraftwreck.nodes.consensus.effects import Effect, Trace
+from kraftwreck.nodes.consensus.effects import Trace
+from kraftwreck.nodes.effects import NodeEffect
 from kraftwreck.nodes.server.line_file import LineFile, encode_line
 
 
@@ -22,7 +23,7 @@ class TraceLines:
         self._sequence = 0
         self._last = Trace("start", "unattached", 0, -1, -1, 0, -1)
 
-    def of(self, effects: Iterable[Effect], mono: int, wall: int) -> list[bytes]:
+    def of(self, effects: Iterable[NodeEffect], mono: int, wall: int) -> list[bytes]:
         """Return the lines of the trace effects among ``effects``."""
         lines = []
         for effect in effects:
@@ -74,7 +75,7 @@ class TraceFile:
         self._file = None if path is None else LineFile(path)
         self._lines = TraceLines(node, incarnation)
 
-    def write(self, effects: Iterable[Effect], mono: int, wall: int) -> None:
+    def write(self, effects: Iterable[NodeEffect], mono: int, wall: int) -> None:
         """Append the trace effects among ``effects`` with one write. Raises OSError."""
         self._append(self._lines.of(effects, mono, wall))
 

@@ -12,7 +12,10 @@ from kraftwreck.nodes.consensus.effects import ApiReply, ApiRequest, ApiResponse
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.metadata.image import MetadataImage
 from kraftwreck.nodes.node_config import NodeConfig
+from kraftwreck.nodes.protocol.apis import SUPPORTED
 from kraftwreck.nodes.protocol.codec import decode, encode
+from kraftwreck.nodes.replication.effects import Effect
+from kraftwreck.nodes.replication.events import FromShell
 
 Body = dict[str, Any]
 MS = 1000
@@ -55,6 +58,7 @@ class Rig:
         self.sent: list[SendApi] = []
         self.replies: dict[int, Body] = {}
         self.answered: list[SendApi] = []
+        self.did: list[Effect] = []
         self._token = 0
         self._versions: dict[int, tuple[str, int]] = {}
 
@@ -76,8 +80,9 @@ class Rig:
         for effect in self.broker.take_effects():
             if isinstance(effect, SendApi):
                 self.sent.append(effect)
+            elif not isinstance(effect, ApiReply):
+                self.did.append(effect)
             else:
-                assert isinstance(effect, ApiReply)
                 api, version = self._versions[effect.token]
                 data = encode(f"{api}Response", version, effect.body)
                 self.replies[effect.token] = decode(f"{api}Response", version, data)[0]
@@ -86,7 +91,9 @@ class Rig:
         """Return the request said last, which must be of ``api`` and fit on the wire."""
         request = self.sent[-1]
         assert request.api == api, request
-        encode(f"{api}Request", 0, request.body)
+        low, high = SUPPORTED[api]
+        for version in range(low, high + 1):
+            encode(f"{api}Request", version, request.body)
         return request
 
     def answer(self, body: Body | None, *, sent: bool = True, to: SendApi | None = None) -> bool:
@@ -139,6 +146,20 @@ class Rig:
     def call(self, api: str, version: int, body: Body) -> Body:
         """Send a request that is answered at once."""
         return self.replies[self.ask(api, version, body)]
+
+    def data(self, event: FromShell) -> list[Effect]:
+        """Let the data plane handle an event; return what follows for the shell."""
+        self.did.clear()
+        self.broker.handle_data(event, self.now, self.now // MS)
+        self._collect()
+        return list(self.did)
+
+    def publish(self) -> list[Effect]:
+        """Let the broker publish what was committed; return what follows for the shell."""
+        self.did.clear()
+        self.broker.published(self.image.last_offset, 1, self.now)
+        self.tick()
+        return list(self.did)
 
     # --- the image ----------------------------------------------------------------------
 

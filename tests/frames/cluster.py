@@ -17,7 +17,6 @@ from kraftwreck.nodes.consensus.effects import (
     Abandon,
     ApiReply,
     ApiResponseReceived,
-    Effect,
     Event,
     Reply,
     ResponseReceived,
@@ -29,6 +28,7 @@ from kraftwreck.nodes.consensus.effects import (
     Trace,
 )
 from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.effects import NodeEffect
 from kraftwreck.nodes.log.format import format_directory
 from kraftwreck.nodes.log.media import File, Media
 from kraftwreck.nodes.node import Node
@@ -138,7 +138,7 @@ class Process:
         if self.node.deadline <= self.cluster.now:
             self.submit(Tick())
 
-    def _carry_out(self, effects: list[Effect]) -> None:
+    def _carry_out(self, effects: list[NodeEffect]) -> None:
         self.storage.carry_out(effects)
         for effect in effects:
             if isinstance(effect, Trace):

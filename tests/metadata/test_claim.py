@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kraftwreck.nodes.consensus.effects import Effect, Tick, Trace
+from kraftwreck.nodes.consensus.effects import Tick, Trace
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.effects import NodeEffect
 from kraftwreck.nodes.log.batch import encode_batch
 from kraftwreck.nodes.metadata.loader import WORK_RECORDS
 from kraftwreck.nodes.node import Node
@@ -34,7 +35,7 @@ def test_a_new_leader_claims_when_it_has_applied_everything_before_its_epoch() -
     claims: list[tuple[int, int]] = []
     led_before_claim = 0
 
-    def watch(effects: Sequence[Effect]) -> None:
+    def watch(effects: Sequence[NodeEffect]) -> None:
         for effect in effects:
             if isinstance(effect, Trace) and effect.kind == "claim":
                 claims.append((node.image.committed_offset, effect.detail["epoch_start"]))

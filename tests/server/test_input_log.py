@@ -13,7 +13,6 @@ import pytest
 from kraftwreck.nodes.consensus.effects import (
     ApiRequest,
     AppendLog,
-    Effect,
     Event,
     RequestReceived,
     ResponseReceived,
@@ -31,6 +30,7 @@ from kraftwreck.nodes.consensus.kraft.messages import (
     VoteResponse,
 )
 from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.effects import NodeEffect
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.nodes.server.input_log import InputLog, config_from_plain, config_to_plain
@@ -101,7 +101,7 @@ class Machine:
         self.log.start(*recovered, self.now, 0, effects)
         self.carry_out(effects)
 
-    def carry_out(self, effects: list[Effect]) -> None:
+    def carry_out(self, effects: list[NodeEffect]) -> None:
         for effect in effects:
             if isinstance(effect, AppendLog):
                 self.batches.append(effect.batch)

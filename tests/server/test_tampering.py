@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kraftwreck.nodes.consensus.effects import ApiRequest, Effect, Event, Tick
+from kraftwreck.nodes.consensus.effects import ApiRequest, Event, Tick
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.consensus.recovered import Recovered
 from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.effects import NodeEffect
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.nodes.server.input_log import InputLog
@@ -49,7 +50,7 @@ class Life:
         self.inputs.start(config, Recovered(), self.now, self.now, effects)
         self.trace.write(effects, self.now, self.now)
 
-    def step(self, event: Event) -> list[Effect]:
+    def step(self, event: Event) -> list[NodeEffect]:
         self.now += 10_007
         effects = self.node.step(event, self.now, self.now // 1000)
         self.inputs.step(event, self.now, self.now, effects)

@@ -1,0 +1,135 @@
+"""The data plane of a broker, joined to its metadata, to the controller and to the shell.
+
+The core (``nodes.replication``) knows neither the image nor addresses. This module publishes the
+image to it, sends its AlterPartition requests to the active controller, and adds to its fetches
+where the leader listens. All other effects of the core pass to the shell as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from kraftwreck.nodes.broker.cluster_view import listener_of
+from kraftwreck.nodes.broker.image_changes import ImageChanges
+from kraftwreck.nodes.broker.isr_proposals import IsrProposals
+from kraftwreck.nodes.broker.leadership import ControllerAddress
+from kraftwreck.nodes.consensus.effects import ApiResponseReceived, SendApi
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.draw import draw
+from kraftwreck.nodes.metadata.image_values import ImageView
+from kraftwreck.nodes.node_config import NodeConfig
+from kraftwreck.nodes.replication.effects import (
+    AlterPartition,
+    AskOffsets,
+    Effect,
+    FetchFrom,
+    Note,
+)
+from kraftwreck.nodes.replication.events import AlterPartitionAnswered, Event, Tick
+from kraftwreck.nodes.replication.replicas import Replicas
+
+LISTENER: Final = "PLAINTEXT"
+MILLISECOND: Final = 1000
+
+Body = dict[str, Any]
+
+
+class DataPlane:
+    """The replicas of one broker; times are microseconds, ``wall_ms`` milliseconds.
+
+    It has no partitions before the first :meth:`publish`, which must wait until the broker has
+    caught up with the metadata: an old image may name this broker as a leader that it is no longer.
+    """
+
+    def __init__(self, config: NodeConfig, now: int) -> None:
+        seed = draw(config.seed, "data", config.node_id, config.broker_incarnation)
+        lag_us = config.replica_lag_time_max_ms * MILLISECOND
+        self.core = Replicas(config.node_id, seed, now, lag_us)
+        self._changes = ImageChanges(config.node_id, config.min_insync_replicas)
+        self._proposals = IsrProposals(config.node_id, config.request_timeout_ms * MILLISECOND)
+        self._endpoints: dict[int, Endpoint] = {}
+        self._epoch = -1
+        self._proposed: AlterPartition | None = None
+        self._effects: list[Effect | SendApi] = []
+        self._notes: list[tuple[str, Body]] = []
+
+    @property
+    def deadline(self) -> int:
+        """The time at which the next :meth:`tick` is due."""
+        return min(self.core.deadline, self._proposals.deadline)
+
+    def take_effects(self) -> list[Effect | SendApi]:
+        """Return the effects for the shell since the last call, in order."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def take_notes(self) -> list[tuple[str, Body]]:
+        """Return the (kind, detail) of each trace event since the last call."""
+        notes, self._notes = self._notes, []
+        return notes
+
+    def publish(self, image: ImageView, broker_epoch: int, now: int, wall_ms: int) -> None:
+        """Take in a newer image. ``broker_epoch`` is that of this broker's registration."""
+        self._epoch = broker_epoch
+        self._endpoints = {
+            broker_id: Endpoint(at.host, at.port)
+            for broker_id, broker in image.brokers.items()
+            if (at := listener_of(broker, LISTENER)) is not None
+        }
+        published = self._changes.since_last(image)
+        if published is not None:
+            self.step(published, now, wall_ms)
+
+    def step(self, event: Event, now: int, wall_ms: int) -> None:
+        """Handle one event of the shell; :meth:`take_effects` returns what follows from it."""
+        for effect in self.core.step(event, now, wall_ms):
+            if isinstance(effect, AlterPartition):
+                assert self._proposed is None, "one AlterPartition at a time"
+                self._proposed = effect
+            elif isinstance(effect, Note):
+                topic_id, number = effect.key
+                where = {"topic_id": topic_id.hex(), "partition": number}
+                self._notes.append((f"replica-{effect.kind}", where | effect.detail))
+            elif isinstance(effect, FetchFrom | AskOffsets):
+                at = self._endpoints.get(effect.leader)
+                self._effects.append(replace(effect, endpoint=at, broker_epoch=self._epoch))
+            else:
+                self._effects.append(effect)
+
+    def response(self, event: ApiResponseReceived, now: int, wall_ms: int) -> bool:
+        """Handle a response of the controller; False if the data plane did not wait for it."""
+        answer = self._proposals.response(event)
+        if answer is not None:
+            self.step(answer, now, wall_ms)
+        return answer is not None
+
+    def tick(
+        self,
+        controller: ControllerAddress | None,
+        broker_epoch: int,
+        correlation: int,
+        now: int,
+        wall_ms: int,
+    ) -> int:
+        """Do everything that is due; return how many requests were sent, from ``correlation``."""
+        self._epoch = broker_epoch
+        void = self._proposals.void(controller, now)
+        if void is not None:
+            self.step(void, now, wall_ms)
+        if self.core.deadline <= now:
+            self.step(Tick(), now, wall_ms)
+        asked, self._proposed = self._proposed, None
+        if asked is None:
+            return 0
+        if controller is None or broker_epoch < 0:
+            # It was not sent; the core proposes again after its back-off.
+            self.step(AlterPartitionAnswered(asked.correlation, None), now, wall_ms)
+            return 0
+        send = self._proposals.send(asked, controller, broker_epoch, correlation, now)
+        self._effects.append(send)
+        return 1
+
+    def stop(self) -> None:
+        """Checkpoint the high watermarks, at the end of a controlled shutdown."""
+        self._effects.append(self.core.watermarks())

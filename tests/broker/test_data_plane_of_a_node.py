@@ -1,0 +1,120 @@
+"""A node that is the whole cluster, with a data plane, driven by its inputs alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kraftwreck.nodes.consensus.effects import (
+    ApiReply,
+    ApiRequest,
+    ApiResponseReceived,
+    SendApi,
+    Shutdown,
+    Stopped,
+    Tick,
+    Trace,
+)
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.effects import NodeEvent
+from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.node_config import NodeConfig
+from kraftwreck.nodes.protocol.apis import SUPPORTED
+from kraftwreck.nodes.protocol.codec import decode, encode
+from kraftwreck.nodes.replication import effects as out
+from kraftwreck.nodes.replication import events as come
+from kraftwreck.nodes.replication.headers import Batch
+
+SELF = Endpoint("n1", 9093)
+MS = 1000
+
+
+class Alone:
+    """A combined node whose requests reach itself; ``did`` are the effects of its data plane."""
+
+    def __init__(self) -> None:
+        config = NodeConfig(
+            1,
+            "cluster",
+            b"d" * 16,
+            {1: SELF},
+            broker=True,
+            broker_listener=Endpoint("n1", 9092),
+            broker_incarnation=b"i" * 16,
+            listener=SELF,
+            data_plane=True,
+        )
+        self.now = 0
+        self.did: list[Any] = []
+        self.traces: list[Trace] = []
+        self.replies: dict[int, Any] = {}
+        self.stopped = False
+        self._asked: dict[int, tuple[str, int, SendApi | None]] = {}
+        self._token = 0
+        self.node = Node(config, Recovered(), 0, 0)
+        self._carry_out(self.node.start(0, 0))
+
+    def step(self, event: NodeEvent) -> None:
+        self._carry_out(self.node.step(event, self.now, self.now // MS))
+
+    def ask(self, api: str, body: Any, sent: SendApi | None = None) -> int:
+        """Send a request to the controller's listener; return its token."""
+        version = SUPPORTED[api][1]
+        whole, _ = decode(f"{api}Request", version, encode(f"{api}Request", version, body))
+        self._token += 1
+        self._asked[self._token] = (api, version, sent)
+        self.step(ApiRequest(self._token, api, version, whole))
+        return self._token
+
+    def until(self, condition: Callable[[], object], limit_ms: int = 60_000) -> None:
+        """Let virtual time pass until ``condition`` holds."""
+        while not condition():
+            assert self.now < limit_ms * MS, "it never happens"
+            self.now = max(self.now + 1, self.node.deadline)
+            self.step(Tick())
+
+    def _carry_out(self, effects: Any) -> None:
+        for effect in effects:
+            match effect:
+                case SendApi():
+                    self.ask(effect.api, effect.body, effect)
+                case ApiReply():
+                    self._answered(effect)
+                case Trace():
+                    self.traces.append(effect)
+                case Stopped():
+                    self.stopped = True
+                case _ if type(effect).__module__ == out.__name__:
+                    self.did.append(effect)
+
+    def _answered(self, reply: ApiReply) -> None:
+        api, version, sent = self._asked.pop(reply.token)
+        answer, _ = decode(f"{api}Response", version, encode(f"{api}Response", version, reply.body))
+        if sent is None:
+            self.replies[reply.token] = answer
+        else:
+            self.step(ApiResponseReceived(1, sent.correlation, answer))
+
+
+def test_a_node_creates_a_log_and_acknowledges_a_record_until_it_is_shut_down() -> None:
+    alone = Alone()
+    alone.until(lambda: any(t.detail.get("state") == "running" for t in alone.traces))
+    topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+    request = {"topics": [topic | {"assignments": [], "configs": []}], "timeout_ms": 1000}
+    token = alone.ask("CreateTopics", request | {"validate_only": False})
+    alone.until(lambda: token in alone.replies and alone.did)
+    (created,) = alone.replies[token]["topics"]
+    key = (created["topic_id"], 0)
+    assert alone.did == [out.OpenLog(key)]
+    alone.step(come.LogOpened(key, 0, 0, (), (), 0))
+    alone.did.clear()
+    batch = Batch(-1, 0, -1, -1, -1, -1, 0, 1, 71, 1, 0)
+    alone.step(come.ProduceReceived(7, -1, 1000, ((key, batch),)))
+    (append,) = [each for each in alone.did if isinstance(each, out.Append)]
+    assert append.batch.base_offset == 0
+    assert alone.did[-1] == out.ReplyProduce(7, (out.ProducedPart(key, 0, 0, 0),))
+    alone.did.clear()
+    alone.step(Shutdown())
+    alone.until(lambda: alone.stopped)
+    assert alone.did[-1] == out.WriteHighWatermarks({key: 1}), "the watermark is kept"
