@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kraftwreck.nodes.log.batch import CONTROL
+from kraftwreck.nodes.log.batch import CONTROL, BatchHeader
 from kraftwreck.nodes.metadata.image_values import PartitionKey
 
-__all__ = ["Batch", "PartitionKey"]
+__all__ = ["Batch", "PartitionKey", "batch_of"]
 
 NO_PRODUCER: Final = -1
 _SEQUENCES: Final = 1 << 31
@@ -70,6 +70,24 @@ class Batch:
     def placed(self, base_offset: int, leader_epoch: int) -> Batch:
         """Return the batch with the offset and the epoch that its leader assigned."""
         return replace(self, base_offset=base_offset, leader_epoch=leader_epoch)
+
+
+def batch_of(header: BatchHeader, handle: object = None) -> Batch:
+    """Return the batch with this header, whose bytes are at ``handle``."""
+    return Batch(
+        header.base_offset,
+        header.last_offset - header.base_offset,
+        header.epoch,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.max_timestamp,
+        header.count,
+        header.length,
+        header.crc,
+        header.attributes,
+        handle,
+    )
 
 
 def next_sequence(sequence: int) -> int:

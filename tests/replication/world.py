@@ -109,7 +109,7 @@ class World:
     def __init__(self, min_insync: int = 1) -> None:
         self.now = 0
         self.min_insync = min_insync
-        self.hosts = {broker: Host() for broker in BROKERS}
+        self.hosts = {broker: Host(self.new_disk(broker)) for broker in BROKERS}
         self.fenced: set[int] = set()
         self.assignment = come.Assignment(BROKERS, BROKERS, 1, 0, 0)
         self.messages: list[Message] = []
@@ -121,6 +121,10 @@ class World:
         self.accepted: list[tuple[tuple[int, ...], out.Proposal]] = []
         for broker in BROKERS:
             self.start(broker)
+
+    def new_disk(self, broker: int) -> Disk:
+        """Return the empty disk of a broker."""
+        return Disk()
 
     # --- the controller -------------------------------------------------------------------
 

@@ -49,6 +49,16 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
+class Extent:
+    """A segment: its first offset, the one after its last, its bytes, its largest time in ms."""
+
+    base_offset: int
+    end_offset: int
+    length: int
+    max_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
 class Flush:
     """Files to make durable, so that the log is durable below ``end_offset``.
 
@@ -138,6 +148,19 @@ class PartitionLog:
     def segments(self) -> tuple[int, ...]:
         """The base offsets of the segments, ascending."""
         return tuple(segment.base_offset for segment in self._segments)
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        """All segments, ascending; the last one is still written."""
+        return tuple(
+            Extent(each.base_offset, each.end_offset, each.length, each.largest[0])
+            for each in self._segments
+        )
+
+    def discard(self) -> None:
+        """Close the log without making anything durable, since its files are to be removed."""
+        self._unusable = "it was removed"
+        self._file.close()
 
     def close(self) -> None:
         """Make all durable, with indexes and producers, so that the next start reads little.

@@ -1,0 +1,305 @@
+"""The logs of user partitions on the disk of a broker: the disk effects of its data plane.
+
+A partition has the folder ``<topic>-<number>`` with its topic id in ``partition.metadata``, as in
+Kafka. The file with the id is the first one written and the first one removed, so a folder without
+it, or with the id of another topic, holds nothing of use.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from kraftwreck.nodes.log.batch import parse_header
+from kraftwreck.nodes.log.media import PLAIN, Media
+from kraftwreck.nodes.log.partition.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    TopicPartition,
+    read_offsets,
+    read_topic_id,
+    write_offsets,
+    write_topic_id,
+)
+from kraftwreck.nodes.log.partition.partition_log import PartitionLog, Slice
+from kraftwreck.nodes.log.partition.producer_snapshot import ProducerEntry
+from kraftwreck.nodes.log.partition.settings import LogSettings
+from kraftwreck.nodes.replication import effects as data
+from kraftwreck.nodes.replication.events import LogOpened, SegmentClosed
+from kraftwreck.nodes.replication.headers import Batch, PartitionKey, batch_of
+from kraftwreck.nodes.replication.producers import KEPT
+
+DiskEffect = (
+    data.OpenLog
+    | data.RemoveLog
+    | data.Append
+    | data.Truncate
+    | data.StartAt
+    | data.DeleteUpTo
+    | data.WriteEpochs
+    | data.WriteHighWatermarks
+)
+
+_OFFSET: Final = Struct(">q")
+_EPOCH: Final = Struct(">i")
+_EPOCH_AT: Final = 12
+_SEQUENCES: Final = 1 << 31
+
+
+class _Replica:
+    """One log, its name, and the last batches of its idempotent producers."""
+
+    def __init__(self, name: TopicPartition) -> None:
+        self.name = name
+        self.producers: dict[int, deque[Batch]] = {}
+        self.log: PartitionLog
+
+    def note(self, batch: Batch) -> None:
+        """Keep the batch if a producer numbered it."""
+        if batch.is_idempotent:
+            self.producers.setdefault(batch.producer_id, deque(maxlen=KEPT)).append(batch)
+
+    def entries(self) -> Iterable[ProducerEntry]:
+        """Return the last batch of each producer, for a snapshot."""
+        for kept in self.producers.values():
+            last = kept[-1]
+            yield ProducerEntry(
+                last.producer_id,
+                last.producer_epoch,
+                last.last_sequence,
+                last.last_offset,
+                last.last_offset_delta,
+                last.max_timestamp,
+            )
+
+    def rebuild(self) -> None:
+        """Take the producers from the newest snapshot, and from the batches after it."""
+        self.producers = {}
+        entries, offset = self.log.stored_producers()
+        for entry in sorted(entries, key=lambda each: each.last_offset):
+            self.note(_stored(entry))
+        for header in self.log.batches(offset):
+            self.note(batch_of(header))
+
+    def opened(self, key: PartitionKey, high_watermark: int) -> LogOpened:
+        """Return the state of the log for the core."""
+        batches = [each for kept in self.producers.values() for each in kept]
+        log = self.log
+        return LogOpened(
+            key,
+            log.start_offset,
+            log.end_offset,
+            log.epochs,
+            tuple(sorted(batches, key=lambda each: each.base_offset)),
+            high_watermark,
+        )
+
+
+def _stored(entry: ProducerEntry) -> Batch:
+    delta = entry.offset_delta
+    return Batch(
+        entry.last_offset - delta,
+        delta,
+        -1,
+        entry.producer_id,
+        entry.epoch,
+        (entry.last_sequence - delta) % _SEQUENCES,
+        entry.timestamp_ms,
+        delta + 1,
+        0,
+        0,
+        0,
+    )
+
+
+class PartitionFiles:
+    """The logs below ``directory``; ``name_of`` gives the name of a topic id that is in use.
+
+    ``orderly``: the process before closed them all. Appends reach the page cache. Leader epochs,
+    truncations and checkpoints are durable on return. Invariant: at any moment the recovery point
+    in the checkpoint is at most the end of the log, and all below it is durable.
+
+    All methods raise OSError, after which the process must end. The constructor and
+    :meth:`carry_out` also raise CheckpointError and LogCorruptError for damage that no crash
+    explains.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        name_of: Callable[[bytes], str],
+        settings: LogSettings,
+        media: Media = PLAIN,
+        *,
+        orderly: bool = False,
+    ) -> None:
+        self._directory = directory
+        self._name_of = name_of
+        self._settings = settings
+        self._media = media
+        self._orderly = orderly
+        self._replicas: dict[PartitionKey, _Replica] = {}
+        self._watermarks = self._read(HIGH_WATERMARKS)
+        self._points = self._read(RECOVERY_POINTS)
+        self._starts = self._read(LOG_STARTS)
+
+    def carry_out(self, effect: DiskEffect) -> list[LogOpened | SegmentClosed]:
+        """Carry out one effect, and return the events that it causes, in order."""
+        match effect:
+            case data.OpenLog():
+                return self._open(effect.key)
+            case data.RemoveLog():
+                self._remove(effect.key)
+            case data.Append():
+                return self._append(effect)
+            case data.Truncate():
+                self._truncate(effect.key, effect.end_offset)
+            case data.StartAt():
+                self._restart(effect.key, effect.offset)
+            case data.DeleteUpTo():
+                self._delete(effect.key, effect.start_offset)
+            case data.WriteEpochs():
+                self._replicas[effect.key].log.write_epochs(effect.entries)
+            case data.WriteHighWatermarks():
+                for key, offset in effect.offsets.items():
+                    self._watermarks[self._replicas[key].name] = offset
+                self._write(HIGH_WATERMARKS, self._watermarks)
+        return []
+
+    def slice(self, key: PartitionKey, wanted: data.Slice) -> Slice | None:
+        """Return where the bytes are that an answer to a Fetch names, None if there are none."""
+        log = self._replicas[key].log
+        if not log.start_offset <= wanted.offset <= log.end_offset:
+            return None
+        return log.read(wanted.offset, wanted.end_offset, wanted.max_bytes)
+
+    def close(self) -> None:
+        """Make all logs durable and close them, so that the next start need not check them."""
+        for replica in self._replicas.values():
+            replica.log.close()
+            self._points[replica.name] = replica.log.end_offset
+        self._write(RECOVERY_POINTS, self._points)
+        self._replicas.clear()
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _read(self, name: str) -> dict[TopicPartition, int]:
+        return read_offsets(self._directory / name, self._media)
+
+    def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:
+        write_offsets(self._directory / name, offsets, self._media)
+
+    def _folder(self, name: TopicPartition) -> Path:
+        return self._directory / f"{name[0]}-{name[1]}"
+
+    def _open(self, key: PartitionKey) -> list[LogOpened | SegmentClosed]:
+        replica = self._replicas.get(key)
+        if replica is None:
+            replica = _Replica((self._name_of(key[0]), key[1]))
+            self._prepare(replica.name, key[0])
+            name = replica.name
+            replica.log = PartitionLog(
+                self._folder(name),
+                replica.entries,
+                self._settings,
+                self._starts.get(name, 0),
+                None if self._orderly else self._points.get(name, 0),
+                self._media,
+            )
+            self._replicas[key] = replica
+        replica.rebuild()
+        events: list[LogOpened | SegmentClosed] = [
+            replica.opened(key, self._watermarks.get(replica.name, 0))
+        ]
+        events.extend(
+            SegmentClosed(key, each.base_offset, each.end_offset, each.length, each.max_timestamp)
+            for each in replica.log.extents[:-1]
+        )
+        return events
+
+    def _prepare(self, name: TopicPartition, topic_id: bytes) -> None:
+        """Let the folder exist with the id of the topic; what another topic left there goes."""
+        folder = self._folder(name)
+        self._media.make_directory(folder)
+        if read_topic_id(folder, self._media) == topic_id:
+            return
+        self._empty(name)
+        write_topic_id(folder, topic_id, self._media)
+
+    def _empty(self, name: TopicPartition) -> None:
+        """Forget the offsets of a partition, durably, and remove its files, that of its id first.
+
+        The offsets go before the files: they must never be those of another log.
+        """
+        for file, offsets in (
+            (RECOVERY_POINTS, self._points),
+            (LOG_STARTS, self._starts),
+            (HIGH_WATERMARKS, self._watermarks),
+        ):
+            if offsets.pop(name, None) is not None:
+                self._write(file, offsets)
+        folder = self._folder(name)
+        self._media.unlink(folder / PARTITION_METADATA)
+        self._media.fsync_directory(folder)
+        for entry in self._media.names(folder):
+            self._media.unlink(folder / entry)
+        self._media.fsync_directory(folder)
+
+    def _remove(self, key: PartitionKey) -> None:
+        replica = self._replicas.pop(key, None)
+        if replica is not None:
+            replica.log.discard()
+            self._empty(replica.name)
+
+    def _append(self, effect: data.Append) -> list[LogOpened | SegmentClosed]:
+        replica, batch = self._replicas[effect.key], effect.batch
+        assert isinstance(batch.handle, bytes | bytearray | memoryview)
+        content = bytearray(batch.handle)
+        _OFFSET.pack_into(content, 0, batch.base_offset)
+        _EPOCH.pack_into(content, _EPOCH_AT, batch.leader_epoch)
+        rolled = replica.log.append(content, [parse_header(content)])
+        replica.note(batch)
+        if not rolled:
+            return []
+        full = replica.log.extents[-2]
+        return [
+            SegmentClosed(
+                effect.key, full.base_offset, full.end_offset, full.length, full.max_timestamp
+            )
+        ]
+
+    def _truncate(self, key: PartitionKey, end_offset: int) -> None:
+        replica = self._replicas[key]
+        self._lower_point(replica.name, end_offset)
+        replica.log.truncate(end_offset)
+        replica.rebuild()
+
+    def _restart(self, key: PartitionKey, offset: int) -> None:
+        replica = self._replicas[key]
+        self._lower_point(replica.name, 0)
+        replica.log.restart(offset)
+        replica.rebuild()
+        self._set_start(replica.name, offset)
+
+    def _delete(self, key: PartitionKey, start_offset: int) -> None:
+        replica = self._replicas[key]
+        # The checkpoint first: a log that begins later than it says is correct, and one that begins
+        # earlier again would show deleted records.
+        self._set_start(replica.name, start_offset)
+        for path in replica.log.delete_below(start_offset):
+            self._media.unlink(path)
+
+    def _set_start(self, name: TopicPartition, offset: int) -> None:
+        self._starts[name] = offset
+        self._write(LOG_STARTS, self._starts)
+
+    def _lower_point(self, name: TopicPartition, offset: int) -> None:
+        """Let the stored recovery point be at most ``offset``, durably."""
+        if self._points.get(name, 0) > offset:
+            self._points[name] = offset
+            self._write(RECOVERY_POINTS, self._points)

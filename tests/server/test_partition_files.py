@@ -1,0 +1,249 @@
+"""The disk of a broker's data plane: random worlds of replication on files, and damage by name."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from struct import Struct
+from typing import cast
+
+import pytest
+
+from kraftwreck.nodes.log.batch import parse_header
+from kraftwreck.nodes.log.crc import crc32c
+from kraftwreck.nodes.log.partition.settings import LogSettings
+from kraftwreck.nodes.replication import effects as out
+from kraftwreck.nodes.replication import events as come
+from kraftwreck.nodes.replication.headers import Batch
+from kraftwreck.nodes.server.partition_files import DiskEffect, PartitionFiles
+from tests.replication.judge import Judged
+from tests.replication.world import KEY, NUMBERS, Disk, batch
+
+SMALL = LogSettings(segment_bytes=400, index_interval_bytes=100)
+_BODY = Struct(">hiqqqhii")
+_HEAD = Struct(">qiibI")
+_RECORDS = b"opaque"
+
+
+def written(each: Batch) -> bytes:
+    """The bytes of a batch as its producer sends them, with records that nothing reads."""
+    body = _RECORDS + each.crc.to_bytes(8, "big", signed=True)
+    body = (
+        _BODY.pack(
+            each.attributes,
+            each.last_offset_delta,
+            each.max_timestamp,
+            each.max_timestamp,
+            each.producer_id,
+            each.producer_epoch,
+            each.base_sequence,
+            each.count,
+        )
+        + body
+    )
+    return _HEAD.pack(0, len(body) + 9, -1, 2, crc32c(body)) + body
+
+
+def placed(content: bytes, offset: int, epoch: int) -> bytes:
+    """The bytes with the offset and the epoch of their leader."""
+    return offset.to_bytes(8, "big") + content[8:12] + epoch.to_bytes(4, "big") + content[16:]
+
+
+def files_in(folder: Path, *, orderly: bool = False) -> PartitionFiles:
+    return PartitionFiles(folder, lambda topic_id: topic_id.decode()[:1], SMALL, orderly=orderly)
+
+
+@dataclass
+class OnFiles(Disk):
+    """A list that remembers beside files that do; both must say the same at any time."""
+
+    folder: Path = Path()
+    files: PartitionFiles | None = field(default=None, repr=False)
+    opens: int = 0
+
+    def opened(self) -> come.LogOpened:
+        expected = super().opened()
+        # A new process finds the files as the kernel has them; the old one closed nothing.
+        self.files = files_in(self.folder)
+        self.opens += 1
+        first = self.files.carry_out(out.OpenLog(KEY))[0]
+        assert isinstance(first, come.LogOpened)
+        assert (first.start_offset, first.end_offset) == (expected.start_offset, self.end)
+        assert first.high_watermark == expected.high_watermark
+        last = {each.producer_id: each.last_sequence for each in self.producers}
+        found = {each.producer_id: each.last_sequence for each in first.producers}
+        assert {key: last[key] for key in last if key >= 0}.items() <= found.items()
+        self.compare()
+        return first
+
+    def compare(self) -> None:
+        """The files have the batches of the list, with the same epochs and records."""
+        assert self.files is not None
+        listed = {each.base_offset: each for each in self.batches}
+        offset = max(self.start, min(listed, default=self.start))
+        while (part := self.files.slice(KEY, out.Slice(offset, self.end, 1))) is not None:
+            content = part.path.read_bytes()[part.position : part.position + part.length]
+            header = parse_header(content)
+            expected = listed[header.base_offset]
+            assert (header.epoch, header.producer_id) == (
+                expected.leader_epoch,
+                expected.producer_id,
+            )
+            assert content == placed(written(expected), header.base_offset, header.epoch)
+            offset = header.last_offset + 1
+        assert offset == self.end
+
+    def carry_out(self, effect: out.Effect) -> None:
+        super().carry_out(effect)
+        if self.files is None or isinstance(effect, out.OpenLog):
+            return
+        if isinstance(effect, out.Append):
+            handle = written(effect.batch)
+            effect = replace(effect, batch=replace(effect.batch, handle=handle))
+        if isinstance(effect, DiskEffect):
+            self.files.carry_out(cast("DiskEffect", effect))
+
+
+class World(Judged):
+    """Three brokers on files, judged by all invariants."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        super().__init__(1)
+
+    def new_disk(self, broker: int) -> Disk:
+        folder = self.folder / f"b{broker}"
+        folder.mkdir()
+        return OnFiles(folder=folder)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_worlds_on_files_keep_all_invariants(tmp_path: Path, seed: int) -> None:
+    numbers = random.Random(seed)
+    world = World(tmp_path)
+    world.run([numbers.randrange(NUMBERS) for _ in range(700)])
+    world.finish()
+    disks = [cast("OnFiles", host.disk) for host in world.hosts.values()]
+    assert max(disk.opens for disk in disks) > 1, "no process was killed"
+    for disk in disks:
+        assert disk.files is not None
+        disk.compare()
+        disk.files.close()
+
+
+# --- one log -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> PartitionFiles:
+    """Files with one open, empty log."""
+    made = files_in(tmp_path)
+    made.carry_out(out.OpenLog(KEY))
+    return made
+
+
+def append(files: PartitionFiles, offset: int, epoch: int = 3) -> list[come.Event]:
+    each = batch(offset).placed(offset, epoch)
+    return list(files.carry_out(out.Append(KEY, replace(each, handle=written(each)))))
+
+
+def reopened(folder: Path, *, orderly: bool = False) -> come.LogOpened:
+    first = files_in(folder, orderly=orderly).carry_out(out.OpenLog(KEY))[0]
+    assert isinstance(first, come.LogOpened)
+    return first
+
+
+def test_a_leader_s_offset_and_epoch_replace_those_of_the_producer(
+    files: PartitionFiles, tmp_path: Path
+) -> None:
+    append(files, 0)
+    append(files, 1, epoch=9)
+    part = files.slice(KEY, out.Slice(1, 2, 1 << 20))
+    assert part is not None
+    content = part.path.read_bytes()[part.position : part.position + part.length]
+    header = parse_header(content)
+    assert (header.base_offset, header.epoch, header.length) == (1, 9, len(content))
+    assert crc32c(content[21:]) == header.crc
+
+
+def test_a_full_segment_is_announced_once_and_after_a_restart(
+    files: PartitionFiles, tmp_path: Path
+) -> None:
+    said = [event for offset in range(12) for event in append(files, offset)]
+    assert len(said) > 1
+    assert all(isinstance(event, come.SegmentClosed) for event in said)
+    again = files_in(tmp_path).carry_out(out.OpenLog(KEY))
+    assert again[1:] == said
+
+
+def test_an_orderly_end_makes_all_durable_for_the_next_start(
+    files: PartitionFiles, tmp_path: Path
+) -> None:
+    append(files, 0)
+    files.carry_out(out.WriteHighWatermarks({KEY: 1}))
+    files.close()
+    points = (tmp_path / "recovery-point-offset-checkpoint").read_text().splitlines()
+    assert points == ["0", "1", "t 0 1"]
+    found = reopened(tmp_path, orderly=True)
+    assert (found.end_offset, found.high_watermark) == (1, 1)
+
+
+def test_a_truncation_lowers_the_recovery_point_first(
+    files: PartitionFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for offset in range(3):
+        append(files, offset)
+    files.close()
+    second = files_in(tmp_path)
+    second.carry_out(out.OpenLog(KEY))
+
+    def dies(*_: object) -> None:
+        raise OSError("the process ends here")
+
+    monkeypatch.setattr("kraftwreck.nodes.log.partition.partition_log.PartitionLog.truncate", dies)
+    with pytest.raises(OSError, match="ends here"):
+        second.carry_out(out.Truncate(KEY, 1))
+    assert "t 0 1" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+
+
+def test_deleted_records_stay_deleted(files: PartitionFiles, tmp_path: Path) -> None:
+    for offset in range(3):
+        append(files, offset)
+    files.carry_out(out.DeleteUpTo(KEY, 2))
+    assert files.slice(KEY, out.Slice(1, 3, 100)) is None
+    found = reopened(tmp_path)
+    assert (found.start_offset, found.end_offset) == (2, 3)
+
+
+def test_a_log_that_starts_anew_has_no_records(files: PartitionFiles, tmp_path: Path) -> None:
+    append(files, 0)
+    files.carry_out(out.StartAt(KEY, 70))
+    append(files, 70)
+    found = reopened(tmp_path)
+    assert (found.start_offset, found.end_offset) == (70, 71)
+
+
+@pytest.mark.parametrize("removed", [True, False], ids=["removed before", "left there"])
+def test_a_topic_of_the_same_name_begins_empty(
+    files: PartitionFiles, tmp_path: Path, removed: bool
+) -> None:
+    append(files, 0)
+    files.carry_out(out.WriteHighWatermarks({KEY: 1}))
+    if removed:
+        files.carry_out(out.RemoveLog(KEY))
+    other = (b"t" * 15 + b"u", 0)
+    found = files_in(tmp_path).carry_out(out.OpenLog(other))[0]
+    assert found == come.LogOpened(other, 0, 0, (), (), 0)
+
+
+def test_a_producer_is_known_long_after_its_last_batch(
+    files: PartitionFiles, tmp_path: Path
+) -> None:
+    each = batch(1, producer=7, sequence=4, count=2).placed(0, 3)
+    files.carry_out(out.Append(KEY, replace(each, handle=written(each))))
+    for offset in range(2, 20):
+        append(files, offset)
+    (found,) = reopened(tmp_path).producers
+    assert (found.producer_id, found.base_sequence, found.last_sequence) == (7, 4, 5)
+    assert (found.base_offset, found.last_offset) == (0, 1)
