@@ -1,0 +1,190 @@
+"""Requests for records: what the core gets of them, and the answer that the client reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kraftwreck.nodes.log.batch import encode_batch
+from kraftwreck.nodes.protocol.codec import decode, encode
+from kraftwreck.nodes.protocol.errors import (
+    CORRUPT_MESSAGE,
+    INVALID_RECORD,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from kraftwreck.nodes.replication import effects as out
+from kraftwreck.nodes.server.data_calls import (
+    DeleteRecordsCall,
+    EpochEndsCall,
+    FetchCall,
+    ListOffsetsCall,
+    ProduceCall,
+)
+
+ID = b"t" * 16
+OTHER = b"o" * 16
+NOW_MS = 1_700_000_000_000
+RECORDS = encode_batch(0, -1, NOW_MS, [(None, b"x"), (b"k", b"y")], False)
+
+
+class Known:
+    """One topic, ``t``."""
+
+    def id_of(self, name: str) -> bytes | None:
+        return ID if name == "t" else None
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        return "t" if topic_id == ID else None
+
+
+TOPICS = Known()
+
+
+def topic(version: int, field: str, name: str, **more: Any) -> dict[str, Any]:
+    """A topic of a request: by its name in ``field``, from version 13 on by its id."""
+    key = {"topic_id": ID if name == "t" else OTHER} if version >= 13 else {field: name}
+    return {**key, **more}
+
+
+def produce(version: int, *parts: tuple[str, int, bytes | None]) -> ProduceCall:
+    data = [
+        topic(version, "name", name, partition_data=[{"index": number, "records": records}])
+        for name, number, records in parts
+    ]
+    body = {"acks": -1, "timeout_ms": 1000, "topic_data": data}
+    frame = encode("ProduceRequest", version, body)
+    return ProduceCall(frame, 0, version, 100, token=5, topics=TOPICS, wall_ms=NOW_MS)
+
+
+def answer(api: str, version: int, body: Any) -> Any:
+    return decode(f"{api}Response", version, encode(f"{api}Response", version, body))[0]
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_produced_records_reach_the_core_as_headers_and_bytes(version: int) -> None:
+    call = produce(version, ("t", 1, RECORDS), ("u", 0, RECORDS))
+    assert call.event is not None
+    ((key, batch),) = call.event.batches
+    assert (key, batch.count, batch.size) == ((ID, 1), 2, len(RECORDS))
+    assert batch.handle == RECORDS
+    known, unknown = answer("Produce", version, call.body([out.ProducedPart((ID, 1), 0, 70, 3)]))[
+        "responses"
+    ]
+    (part,) = known["partition_responses"]
+    assert (part["index"], part["error_code"], part["base_offset"]) == (1, 0, 70)
+    (part,) = unknown["partition_responses"]
+    code = UNKNOWN_TOPIC_ID if version >= 13 else UNKNOWN_TOPIC_OR_PARTITION
+    assert (part["error_code"], part["base_offset"]) == (code, -1)
+
+
+def test_records_that_are_refused_never_reach_the_core() -> None:
+    broken = RECORDS[:-1] + bytes([RECORDS[-1] ^ 1])
+    call = produce(9, ("t", 0, broken), ("t", 1, RECORDS), ("t", 2, None))
+    assert call.event is not None
+    assert [key for key, _ in call.event.batches] == [(ID, 1)]
+    (only,) = answer("Produce", 9, call.body([out.ProducedPart((ID, 1), 0, 0, 0)]))["responses"]
+    codes = [part["error_code"] for part in only["partition_responses"]]
+    assert codes == [CORRUPT_MESSAGE, 0, INVALID_RECORD]
+    assert call.failed
+
+
+def test_a_produce_that_is_refused_as_a_whole_needs_no_core() -> None:
+    call = produce(9, ("u", 0, RECORDS))
+    assert call.event is None
+    (only,) = answer("Produce", 9, call.body([]))["responses"]
+    assert only["partition_responses"][0]["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
+
+
+def fetch(version: int, *parts: tuple[str, int]) -> FetchCall:
+    wanted = {"fetch_offset": 7, "partition_max_bytes": 1000, "current_leader_epoch": 2}
+    body = {
+        "replica_id": -1,
+        "max_wait_ms": 500,
+        "min_bytes": 1,
+        "max_bytes": 2000,
+        "topics": [
+            topic(version, "topic", name, partitions=[{"partition": number, **wanted}])
+            for name, number in parts
+        ],
+        "forgotten_topics_data": [],
+    }
+    frame = encode("FetchRequest", version, body)
+    return FetchCall(frame, 0, version, 100, token=6, topics=TOPICS)
+
+
+@pytest.mark.parametrize("version", range(4, 18))
+def test_a_fetch_is_answered_with_the_bytes_of_its_slices(version: int) -> None:
+    call = fetch(version, ("t", 0), ("u", 4))
+    known = call.event.parts[0]
+    assert (known.key, known.offset, known.max_bytes) == ((ID, 0), 7, 1000)
+    parts = [out.ReadPart((ID, 0), 0, 9, 1, out.Slice(7, 9, 1000))]
+    if version >= 13:
+        assert call.event.parts[1].key == (OTHER, 4)
+        parts.append(out.ReadPart((OTHER, 4), UNKNOWN_TOPIC_OR_PARTITION))
+    reply = out.ReplyFetch(6, 0, 0, 2000, tuple(parts))
+    body = answer("Fetch", version, call.body(reply, lambda *_: RECORDS))
+    read, unknown = (each["partitions"][0] for each in body["responses"])
+    assert (read["records"], read["high_watermark"], read["error_code"]) == (RECORDS, 9, 0)
+    assert read["last_stable_offset"] == 9
+    code = UNKNOWN_TOPIC_ID if version >= 13 else UNKNOWN_TOPIC_OR_PARTITION
+    assert (unknown["partition_index"], unknown["error_code"]) == (4, code)
+
+
+def test_only_the_first_slice_may_exceed_the_limit_of_a_fetch() -> None:
+    call = fetch(16, ("t", 0), ("t", 1), ("t", 2))
+    parts = tuple(out.ReadPart((ID, n), 0, 9, 1, out.Slice(7, 9, 1000)) for n in range(3))
+    asked: list[int] = []
+
+    def read(_: Any, part: out.Slice, limit: int) -> bytes:
+        asked.append(limit)
+        return RECORDS
+
+    reply = out.ReplyFetch(6, 0, 0, len(RECORDS) + 5, parts)
+    (only,) = answer("Fetch", 16, call.body(reply, read))["responses"]
+    assert [len(part["records"]) for part in only["partitions"]] == [len(RECORDS), 0, 0]
+    assert asked == [len(RECORDS) + 5, 5, 5]
+
+
+def test_offsets_by_time_are_completed_from_the_log() -> None:
+    wanted = [
+        {"partition_index": n, "current_leader_epoch": -1, "timestamp": at}
+        for n, at in ((0, -1), (1, NOW_MS), (2, NOW_MS))
+    ]
+    request = {"replica_id": -1, "topics": [{"name": "t", "partitions": wanted}]}
+    call = ListOffsetsCall(request, token=1, topics=TOPICS)
+    assert call.event is not None
+    assert call.event.parts == (((ID, 0), -1, -1), ((ID, 1), NOW_MS, -1), ((ID, 2), NOW_MS, -1))
+    look = out.Lookup(NOW_MS, 0, 9)
+    parts = [
+        out.OffsetPart((ID, 0), 0, 9, 4),
+        out.OffsetPart((ID, 1), 0, lookup=look),
+        out.OffsetPart((ID, 2), 0, lookup=look),
+    ]
+    found = {(ID, 1): (5, NOW_MS + 1, 3), (ID, 2): None}
+    body = answer("ListOffsets", 7, call.body(parts, lambda key, _: found[key]))
+    got = [
+        (part["offset"], part["timestamp"], part["leader_epoch"])
+        for part in body["topics"][0]["partitions"]
+    ]
+    assert got == [(9, -1, 4), (5, NOW_MS + 1, 3), (-1, -1, -1)]
+
+
+def test_ends_of_epochs_and_deletions_are_translated() -> None:
+    part = {"partition": 0, "current_leader_epoch": 2, "leader_epoch": 1}
+    ends = EpochEndsCall({"topics": [{"topic": "t", "partitions": [part]}]}, token=1, topics=TOPICS)
+    assert ends.event is not None
+    assert ends.event.parts == (((ID, 0), 2, 1),)
+    body = answer("OffsetForLeaderEpoch", 4, ends.body([((ID, 0), 0, 1, 44)]))
+    found = body["topics"][0]["partitions"][0]
+    assert (found["leader_epoch"], found["end_offset"], found["error_code"]) == (1, 44, 0)
+
+    topics = [{"name": name, "partitions": [{"partition_index": 0, "offset": -1}]} for name in "tu"]
+    deleting = DeleteRecordsCall({"topics": topics, "timeout_ms": 9}, token=2, topics=TOPICS)
+    assert deleting.event is not None
+    assert (deleting.event.parts, deleting.event.timeout_ms) == ((((ID, 0), -1),), 9)
+    body = answer("DeleteRecords", 2, deleting.body([((ID, 0), 0, 12)]))
+    codes = [each["partitions"][0]["error_code"] for each in body["topics"]]
+    assert codes == [0, UNKNOWN_TOPIC_OR_PARTITION]
+    assert body["topics"][0]["partitions"][0]["low_watermark"] == 12
