@@ -63,7 +63,8 @@ def place(
     layout = layout_of(_under_test(options), options)
     listed_only = options.cluster.startswith("hosts:") and nodes is None
     everybody = None if listed_only else len(layout.roles)
-    cluster = choose_cluster(options.cluster, everybody, disks="host" in options.faults)
+    disks = "host" in options.faults
+    cluster = choose_cluster(options.cluster, everybody, disks=disks, others=(SIMULATOR,))
     listed = getattr(cluster, "hosts", None)
     if options.cluster.startswith("hosts:") and listed:
         if len(listed) <= layout.others:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from kraftwreck.harness.clusters import cgroups, rootless
@@ -13,12 +14,14 @@ NAMES = ("netns", "vagrant", "hosts:FILE")
 DEFAULT_NODES = 5
 
 
-def choose_cluster(spec: str, nodes: int | None = None, *, disks: bool = False) -> Cluster:
+def choose_cluster(
+    spec: str, nodes: int | None = None, *, disks: bool = False, others: Sequence[str] = ()
+) -> Cluster:
     """Return the cluster that ``spec`` names, not yet up; with ``disks`` namespace hosts get
     separate disks.
 
     ``nodes`` None means five, or all hosts of an inventory. Raises ClusterError (exit code
-    254) for an unknown word or a bad inventory. ``sim`` is not a cluster.
+    254) for an unknown word or a bad inventory; it names ``others``, too. ``sim`` is no cluster.
     """
     kind, _, rest = spec.partition(":")
     lacks = ssh.missing()
@@ -36,9 +39,8 @@ def choose_cluster(spec: str, nodes: int | None = None, *, disks: bool = False) 
         from kraftwreck.harness.clusters.vagrant import VagrantCluster
 
         return VagrantCluster(nodes or DEFAULT_NODES)
-    raise ClusterError(
-        f"cluster {spec!r} is unknown; use {', '.join(NAMES)}", exit_code=BAD_ARGUMENTS
-    )
+    known = ", ".join((*NAMES, *others))
+    raise ClusterError(f"cluster {spec!r} is unknown; use {known}", exit_code=BAD_ARGUMENTS)
 
 
 _FEATURES = {"drops": "packets", "packets": "links", "messages": "relay", "names": "names"}

@@ -316,6 +316,14 @@ def test_patched_nodes_that_cannot_be_imported_are_one_line(
     assert ended.err.splitlines()[1:] == ["kraftwreck run: the patched nodes: ImportError: planted"]
 
 
+def test_an_unknown_cluster_is_answered_with_all_that_a_run_may_have(
+    kraftwreck: Command,
+) -> None:
+    ended = kraftwreck("run", "-c", "mars")
+    assert ended.code == 254
+    assert "'mars' is unknown; use netns, vagrant, hosts:FILE, sim" in ended.err
+
+
 def test_a_report_that_cannot_be_written_is_no_success(
     kraftwreck: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
