@@ -143,6 +143,7 @@ def in_the_nodes(error: BaseException) -> str | None:
 @click.option("--nodes", "count", type=int, default=0)
 @click.option("-t", "--time-limit", type=float, default=30.0)
 @click.option("--style", type=click.Choice(get_args(Style)), default="swarm")
+@click.option("--option", "own", multiple=True)
 def cli(
     tree: Path,
     budget: float,
@@ -151,6 +152,7 @@ def cli(
     count: int,
     time_limit: float,
     style: Style,
+    own: tuple[str, ...],
 ) -> None:
     """Hunt the bug in the node code below TREE."""
     imported = Path(nodes.__file__ or "").resolve().parent
@@ -159,7 +161,13 @@ def cli(
             f"kraftwreck hunt: nodes was imported from {imported} instead of {tree}", err=True
         )
         sys.exit(FAILED)
-    campaign = replace(everything(), nodes=count, time_limit_s=time_limit, style=style)
+    campaign = replace(
+        everything(),
+        nodes=count,
+        time_limit_s=time_limit,
+        style=style,
+        system_options=own,
+    )
     threading.Thread(target=_end_with_parent, daemon=True).start()
     hunted = hunt(campaign, first_seed, budget, runs, _print)
     _print(hunted)

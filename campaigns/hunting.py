@@ -61,13 +61,14 @@ def hunt_patch(
     def on_part(part: Progress) -> None:
         on_progress(Progress(runs=runs + part.runs, cpu_s=cpu_s + part.cpu_s))
 
+    own = options_for(patch)
     with patched_tree(patch) as tree:
         while True:
             left_s = budget_s - cpu_s
-            hunted = _hunt(patch.name, tree, left_s, seed, style, on_progress=on_part)
+            hunted = _hunt(patch.name, tree, left_s, seed, style, own, on_progress=on_part)
             counts.append(hunted.executed)
             runs, sim_s, cpu_s = runs + hunted.runs, sim_s + hunted.sim_s, cpu_s + hunted.cpu_s
-            if hunted.seed is not None and _fails_anyway(hunted.seed, style):
+            if hunted.seed is not None and _fails_anyway(hunted.seed, style, own):
                 not_its.append(hunted.seed)
                 seed = hunted.seed + 1
                 if cpu_s < budget_s:
@@ -79,9 +80,16 @@ def hunt_patch(
             return hunted
 
 
-def _fails_anyway(seed: int, style: Style) -> bool:
+def options_for(patch: Path) -> tuple[str, ...]:
+    """Return the options of the system for tests of ``patch``: code of the nodes' host runs only
+    with shells."""
+    changed = (line for line in patch.read_bytes().splitlines() if line.startswith(b"+++ "))
+    return ("shells=yes",) if any(b"nodes/server/" in line for line in changed) else ()
+
+
+def _fails_anyway(seed: int, style: Style, own: tuple[str, ...]) -> bool:
     """Whether the test with this ``seed`` fails without any patch."""
-    return _hunt("no patch", PROJECT_TREE, CHECK_BUDGET_S, seed, style, runs=1).found
+    return _hunt("no patch", PROJECT_TREE, CHECK_BUDGET_S, seed, style, own, runs=1).found
 
 
 def _hunt(
@@ -90,12 +98,14 @@ def _hunt(
     budget_s: float,
     seed: int,
     style: Style,
+    own: tuple[str, ...],
     *,
     runs: int | None = None,
     on_progress: OnProgress = _quiet,
 ) -> Hunted:
     command = [sys.executable, "-m", "kraftwreck.campaigns.counted_hunt", str(tree)]
     command += ["--budget", f"{budget_s:g}", "--first-seed", str(seed), "--style", style]
+    command += [word for each in own for word in ("--option", each)]
     command += [] if runs is None else ["--runs", str(runs)]
     result = b""
     with (
@@ -146,7 +156,7 @@ def shrink_found(patch: Path, hunted: Hunted, style: Style, budget_s: float) -> 
     size, or None where it cannot be shrunk."""
     if hunted.seed is None or hunted.checker in (CRASH, IMPORT):
         return None
-    campaign = replace(everything(), style=style)
+    campaign = replace(everything(), style=style, system_options=options_for(patch))
     options = campaign.options(hunted.seed)
     case = Case.of(options, campaign.knobs(hunted.seed), campaign.schedule(hunted.seed))
     saved = SavedCase(case=case, patch=str(patch))

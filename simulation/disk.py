@@ -9,6 +9,7 @@ start compares the two.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,27 @@ class DiskContent:
         return tuple(found)
 
 
+class _Taken(list[Any]):
+    """Effects that report which of them the storage has carried out: those before the one that
+    it takes next."""
+
+    def __init__(self, effects: Sequence[Any], disk: Disk, told: Callable[[Durable], None]) -> None:
+        super().__init__(effects)
+        self._disk = disk
+        self._told = told
+
+    def __iter__(self) -> Iterator[Any]:
+        for effect in super().__iter__():
+            durable = type(effect) in _MOST_STEPS
+            if durable:
+                self._disk.take(effect)
+            yield effect
+            if durable:
+                self._told(effect)
+                self._disk.note(effect)
+                self._disk.take(None)
+
+
 @dataclass(slots=True)
 class Damage:
     """One bit that changed on its own: ``bit`` (0 to 7) of the byte at ``position``."""
@@ -188,6 +210,25 @@ class Disk(DiskIndex):
             raise DiskError(f"the log cannot take this: {error}") from error
         self._pending = None
 
+    def carry_out(self, effects: Sequence[Any], told: Callable[[Durable], None]) -> None:
+        """Let the storage carry out the durable ones among ``effects``, in one call.
+
+        An effect is recorded when the storage takes the next one. ``told`` gets it before that;
+        and if the process dies (Crash), the one under way when the next start shows whether it
+        happened. Raises ValueError and OSError.
+        """
+        storage = self._storage
+        assert storage is not None
+        self._pending = None
+        try:
+            storage.carry_out(_Taken(effects, self, told))
+        except Crash:
+            self._torn = True
+            pending = self._under_way()
+            if pending is not None and self.early(pending):
+                told(pending)
+            raise
+
     def apply(self, effect: Durable) -> None:
         """Carry out ``effect`` and record it."""
         self.write(effect)
@@ -201,6 +242,19 @@ class Disk(DiskIndex):
             return self._storage.read_snapshot(*name, position, length)
         except OSError:
             return None
+
+    def _under_way(self) -> Durable | None:
+        return self._pending
+
+    @property
+    def storage(self) -> Storage:
+        """The storage of the process that runs."""
+        assert self._storage is not None
+        return self._storage
+
+    def take(self, effect: Durable | None) -> None:
+        """Note which operation is under way."""
+        self._pending = effect
 
     # --- end and start of processes ---------------------------------------------------------
 

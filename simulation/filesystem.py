@@ -258,6 +258,10 @@ class Filesystem(Media):
         """
         self._left, self._torn = operations, torn
 
+    def survive(self) -> None:
+        """Take back a :meth:`crash_after` that has not struck."""
+        self._left = None
+
     def process_ended(self) -> None:
         """End the process, with its locks; visible data stays."""
         self._left, self._dead = None, False

@@ -169,7 +169,7 @@ class World(Timeline):
             host.node = self._factory(host, recovered, mono, wall_ms)
             effects = host.node.start(mono, wall_ms)
         except Exception as error:
-            self._die(host, error)
+            self._ended_by(host, error)
             return True
         self._execute(host, effects)
         self._arm(host)
@@ -236,7 +236,7 @@ class World(Timeline):
             work, host.busy = host.busy, None
             assert work is not None
             host.stepped_at = work.begun
-            self._emit(host, work.effects)
+            self.emit(host, work.effects)
         elif host.busy is None and draw(self.seed, "resume", host.id, self.now) & 1:
             # Expired timers and waiting messages are both ready: either may come first.
             self._step(host, Tick())
@@ -288,10 +288,12 @@ class World(Timeline):
             for heard in self.on_response:
                 heard(host, event)
         mono, wall = host.clock.both(self.now)
+        life = host.life
         try:
             effects = host.node.step(event, mono, wall // 1000)
         except Exception as error:
-            self._die(host, error)
+            if host.node is not None and host.life == life:
+                self._ended_by(host, error)
             return
         if self.on_step:
             for watch in self.on_step:
@@ -340,9 +342,9 @@ class World(Timeline):
                 self.schedule(self._disks.begin(host, effects), "disk", host, host.life)
                 return
         host.stepped_at = self.now
-        self._emit(host, effects)
+        self.emit(host, effects)
 
-    def _emit(self, host: Host, effects: list[Any]) -> None:
+    def emit(self, host: Host, effects: list[Any]) -> None:
         """Publish the effects of a step once they are durable."""
         try:
             for effect in effects:
@@ -398,14 +400,7 @@ class World(Timeline):
             self._die(host, error)
             return
         except OSError as trouble:
-            if not failed(host, trouble):
-                self._die(host, trouble)
-                return
-            # The promise is not on disk: the process says so and stops.
-            reason = {"reason": f"the disk failed: {trouble}"}
-            if host.trace_seq:
-                self.trace(host, last_words(host, "stop", reason))
-            self._end(host)
+            self._ended_by(host, trouble)
             return
         if self.now - work.begun > _STALL:
             # After a long fsync a process behaves as after a pause.
@@ -414,10 +409,20 @@ class World(Timeline):
             host.frozen = True
             return
         host.busy, host.stepped_at = None, work.begun
-        self._emit(host, work.effects)
+        self.emit(host, work.effects)
         self._drain(host)
 
     # --- ends of processes ------------------------------------------------------------
+
+    def _ended_by(self, host: Host, error: Exception) -> None:
+        """End the node's process by an error, which may be that of a failing disk."""
+        if not failed(host, error):
+            self._die(host, error)
+            return
+        # The promise is not on disk: the process says so and stops.
+        if host.trace_seq:
+            self.trace(host, last_words(host, "stop", {"reason": f"the disk failed: {error}"}))
+        self._end(host)
 
     def _die(self, host: Host, error: Exception) -> None:
         """End the node's process by its own error, with a trace as a real one writes."""

@@ -10,21 +10,21 @@ import json
 from pathlib import Path
 from typing import Final
 
-from kraftwreck.nodes.log.media import PLAIN
+from kraftwreck.nodes.log.media import PLAIN, Media
 
 NAME: Final = ".kafka_cleanshutdown"
 UNCLEAN: Final = -1
 
 
-def take(directory: Path) -> int:
+def take(directory: Path, media: Media = PLAIN) -> int:
     """Remove the file and return the epoch in it, -1 if there is none. Raises OSError."""
     path = directory / NAME
     try:
-        content = PLAIN.read(path)
+        content = media.read(path)
     except FileNotFoundError:
         return UNCLEAN
-    PLAIN.unlink(path)
-    PLAIN.fsync_directory(directory)
+    media.unlink(path)
+    media.fsync_directory(directory)
     try:
         epoch = json.loads(content)["brokerEpoch"]
     except (ValueError, KeyError, TypeError):
@@ -32,7 +32,7 @@ def take(directory: Path) -> int:
     return epoch if isinstance(epoch, int) and epoch >= 0 else UNCLEAN
 
 
-def write(directory: Path, broker_epoch: int) -> None:
+def write(directory: Path, broker_epoch: int, media: Media = PLAIN) -> None:
     """Store ``broker_epoch`` for the next start, durably. Raises OSError."""
     content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-    PLAIN.replace(directory / NAME, content.encode())
+    media.replace(directory / NAME, content.encode())

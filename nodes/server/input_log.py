@@ -27,6 +27,7 @@ from typing import Any, Final
 from kraftwreck.nodes.consensus.effects import AppendSnapshot
 from kraftwreck.nodes.consensus.recovered import Recovered
 from kraftwreck.nodes.effects import NodeEffect, NodeEvent
+from kraftwreck.nodes.log.media import PLAIN, Media
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.nodes.server.line_file import LineFile, encode_line
 from kraftwreck.nodes.server.plain import from_plain, to_plain
@@ -59,8 +60,8 @@ def config_from_plain(plain: dict[str, Any]) -> NodeConfig:
 class InputLog:
     """Writes the input log of one process; with ``path`` None it writes nothing."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._file = None if path is None else LineFile(path, sealed=True)
+    def __init__(self, path: Path | None, media: Media = PLAIN) -> None:
+        self._file = None if path is None else LineFile(path, sealed=True, media=media)
 
     def start(
         self,

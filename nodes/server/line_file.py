@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from kraftwreck.nodes.log.media import write_fully
+from kraftwreck.nodes.log.media import PLAIN, Media
 
 _SUM: Final = re.compile(rb',"sum":"([0-9a-f]{16})"}')
 _SUM_BYTES: Final = len(b',"sum":"0123456789abcdef"}')
@@ -71,17 +70,16 @@ class Seal:
 class LineFile:
     """Appends JSON lines to a file, each batch of lines with one write(2).
 
-    With ``sealed`` every new line gets its sum.
+    With ``sealed`` every new line gets its sum. ``media`` is the file system.
     """
 
-    def __init__(self, path: Path, *, sealed: bool = False) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self._fd = os.open(path, flags, 0o600)
-        size = os.fstat(self._fd).st_size
+    def __init__(self, path: Path, *, sealed: bool = False, media: Media = PLAIN) -> None:
+        self._file = media.open(path)
+        size = media.size(path)
         # A line torn by a crash must not swallow the first line after it.
-        torn = size > 0 and os.pread(self._fd, 1, size - 1) != b"\n"
+        torn = size > 0 and media.read_at(path, size - 1, 1) != b"\n"
         self._first = b"\n" if torn else b""
-        self._seal = Seal(_last_sum(self._fd, size)) if sealed else None
+        self._seal = Seal(_last_sum(media, path, size)) if sealed else None
 
     def write(self, lines: Sequence[bytes]) -> None:
         """Append ``lines``, each a JSON object without a newline. Raises OSError."""
@@ -89,19 +87,19 @@ class LineFile:
             if self._seal is not None:
                 lines = [self._seal.close(line) for line in lines]
             first, self._first = self._first, b""
-            write_fully(self._fd, first + b"\n".join(lines) + b"\n")
+            self._file.append(first + b"\n".join(lines) + b"\n")
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._fd)
+        self._file.close()
 
 
-def _last_sum(fd: int, size: int) -> bytes:
+def _last_sum(media: Media, path: Path, size: int) -> bytes:
     """Return the sum of the last whole line of a file, empty if there is none."""
     tail, start = b"", size
     while start:
         before = max(0, start - _BLOCK)
-        tail = os.pread(fd, start - before, before) + tail
+        tail = media.read_at(path, before, start - before) + tail
         start = before
         ends = [match for match in _SUM.finditer(tail) if tail[match.end() :][:1] in (b"", b"\n")]
         if ends:

@@ -51,11 +51,17 @@ def monotonic_us() -> int:
     return time.monotonic_ns() // 1000
 
 
+def wall_clock_us() -> int:
+    """Return the wall clock in microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
 class Shell:
     """Runs one node until it stops.
 
     ``send``, ``send_api``, ``reply`` and ``abandon`` pass its messages to the network.
     ``broker_epoch`` is that of a broker that has stopped cleanly, -1 before and otherwise.
+    ``loop`` (None: the running one) calls the timers; ``mono_us`` and ``wall_us`` are the clocks.
     """
 
     def __init__(
@@ -65,12 +71,18 @@ class Shell:
         traces: TraceFile,
         inputs: InputLog,
         shutdown_limit_s: float = SHUTDOWN_LIMIT_S,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        mono_us: Callable[[], int] = monotonic_us,
+        wall_us: Callable[[], int] = wall_clock_us,
     ) -> None:
         self._node = node
         self._storage = storage
         self._traces = traces
         self._inputs = inputs
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop or asyncio.get_running_loop()
+        self._mono_us = mono_us
+        self._wall_us = wall_us
         self._timer: asyncio.TimerHandle | None = None
         self._ticked_for = -1
         self._stopping = False
@@ -91,8 +103,7 @@ class Shell:
         """Let the node handle ``event``, completely; after the node has stopped, do nothing."""
         if self.exit_status.done():
             return
-        now = monotonic_us()
-        wall_us = time.time_ns() // 1000
+        now, wall_us = self._mono_us(), self._wall_us()
         effects: list[NodeEffect] | None = None
         reason = ""
         try:
@@ -203,7 +214,7 @@ class Shell:
         if self.exit_status.done():
             return
         deadline = self._node.deadline
-        delay = max(0.0, (deadline - monotonic_us()) * _MICROSECOND)
+        delay = max(0.0, (deadline - self._mono_us()) * _MICROSECOND)
         if deadline == self._ticked_for:
             # The last tick did not move its deadline: never spin on that.
             delay = max(delay, _STALE_TICK_S)

@@ -8,6 +8,7 @@ from typing import Any
 
 from kraftwreck.nodes.consensus.effects import Trace
 from kraftwreck.nodes.effects import NodeEffect
+from kraftwreck.nodes.log.media import PLAIN, Media
 from kraftwreck.nodes.server.line_file import LineFile, encode_line
 
 
@@ -71,8 +72,10 @@ class TraceLines:
 class TraceFile:
     """Writes trace events of one process; with ``path`` None it writes nothing."""
 
-    def __init__(self, path: Path | None, node: str, incarnation: int) -> None:
-        self._file = None if path is None else LineFile(path)
+    def __init__(
+        self, path: Path | None, node: str, incarnation: int, media: Media = PLAIN
+    ) -> None:
+        self._file = None if path is None else LineFile(path, media=media)
         self._lines = TraceLines(node, incarnation)
 
     def write(self, effects: Iterable[NodeEffect], mono: int, wall: int) -> None:

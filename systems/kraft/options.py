@@ -58,6 +58,13 @@ _CAMPAIGN = (
         words=(BY_SEED,),
         most=MOST_NODES,
     ),
+    OwnOption(
+        name="shells",
+        about="Run every node in the shell of a real process.",
+        default=NO,
+        words=(NO, YES),
+        flag=True,
+    ),
 )
 OPTIONS: Final = OwnOptions(run=_RUN, campaign=_CAMPAIGN)
 
@@ -114,10 +121,14 @@ class KraftOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draws:
-    """Choices of a campaign: the kind of ``quorum``, and how many ``brokers`` (None: by seed)."""
+    """Choices of a campaign: the kind of ``quorum``, and how many ``brokers`` (None: by seed).
+
+    With ``shells`` nodes run in the shells of real processes.
+    """
 
     quorum: Quorum = MIXED
     brokers: int | None = None
+    shells: bool = False
 
     @classmethod
     def parsed(cls, given: Sequence[str]) -> Draws:
@@ -127,4 +138,5 @@ class Draws:
         return cls(
             quorum=cast(Quorum, found["quorum"]),
             brokers=None if brokers == BY_SEED else int(brokers),
+            shells=found["shells"] == YES,
         )

@@ -180,7 +180,9 @@ def test_the_test_that_is_said_to_find_a_bug_does(mutant: Mutant) -> None:
 def test_failures_without_the_bug_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[bool, int]] = []
 
-    def fake(what: str, tree: Path, budget_s: float, seed: int, style: str, **_: object) -> Hunted:
+    def fake(
+        what: str, tree: Path, budget_s: float, seed: int, style: str, *_: object, **__: object
+    ) -> Hunted:
         clean = tree == PROJECT_TREE
         asked.append((clean, seed))
         if clean:

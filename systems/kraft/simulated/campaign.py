@@ -74,6 +74,8 @@ class KraftCampaign(Campaign):
             brokers=draws.brokers,
             snapshots=self.snapshots,
         )
+        if draws.shells:
+            drawn = msgspec.structs.replace(drawn, shells=True)
         if self.style != "timed":
             grows = drawn.dynamic and "membership" in self.faults
             alone = grows and draw_below(STANDALONE, seed, "standalone") == 0
@@ -86,6 +88,7 @@ class KraftCampaign(Campaign):
             brokers=drawn.brokers,
             through_brokers=drawn.through_brokers,
             node=dict(_TIMED_NODES) if self.snapshots else {},
+            shells=drawn.shells,
         )
 
     def schedule(self, seed: int) -> list[Fault]:

@@ -102,6 +102,10 @@ class SimulatedCluster:
 
     def make_node(self, host: Host, recovered: Recovered, now: int, wall_ms: int) -> Node:
         """Return a node process for a host (:class:`~simulation.host.NodeFactory`)."""
+        return Node(self.config(host, left_epoch(host)), recovered, now, wall_ms)
+
+    def config(self, host: Host, previous_broker_epoch: int) -> NodeConfig:
+        """Return the settings of a host's next process."""
         knobs = self.knobs
         config = NodeConfig(
             node_id=host.id,
@@ -121,14 +125,14 @@ class SimulatedCluster:
                 can_become_voter=False,
                 broker_listener=Endpoint(host.name, BROKER_PORT),
                 broker_incarnation=self._incarnation(host),
-                previous_broker_epoch=left_epoch(host),
+                previous_broker_epoch=previous_broker_epoch,
                 registration_timeout_ms=REGISTRATION_LIMIT_MS,
             )
         else:
             listener = self._endpoints[host.id]
             config = replace(config, listener=listener, auto_join=knobs.auto_join)
         numbers: dict[str, Any] = knobs.settings_of(host.id)
-        return Node(replace(config, **numbers), recovered, now, wall_ms)
+        return replace(config, **numbers)
 
     def _incarnation(self, host: Host) -> bytes:
         halves = (draw(self._seed, "broker", host.id, host.life, half) for half in (0, 1))

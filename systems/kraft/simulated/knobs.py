@@ -33,7 +33,8 @@ class Knobs(WorldKnobs, kw_only=True, frozen=True):
     added, or with ``auto_join`` add themselves. Otherwise all controllers are configured voters.
     The ``upgrade``-th controller that claims its role, and later ones, then get a request to raise
     kraft.version (0: none does). ``brokers`` are hosts beside the controllers that only observe;
-    with ``through_brokers`` clients send writes to them.
+    with ``through_brokers`` clients send writes to them. With ``shells`` every node runs in the
+    shell of a real process (``systems.kraft.simulated.shells``).
     """
 
     wire: bool = False
@@ -45,6 +46,7 @@ class Knobs(WorldKnobs, kw_only=True, frozen=True):
     upgrade: int = 0
     brokers: int = 0
     through_brokers: bool = False
+    shells: bool = False
 
     @property
     def system_options(self) -> tuple[str, ...]:

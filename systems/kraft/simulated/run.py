@@ -28,6 +28,7 @@ from kraftwreck.systems.kraft.simulated.defects import plant
 from kraftwreck.systems.kraft.simulated.environment import SimulatedFaults
 from kraftwreck.systems.kraft.simulated.invariants import Invariants
 from kraftwreck.systems.kraft.simulated.knobs import Knobs, draw_knobs
+from kraftwreck.systems.kraft.simulated.shells import Shells
 from kraftwreck.systems.kraft.simulated.upgrade import Upgrade
 
 SECOND = 1_000_000
@@ -67,12 +68,12 @@ def simulate(
     apart from the final ones (:class:`~harness.operations.Operations`).
     """
     seed = options.seed
-    knobs = drawn(options) if knobs is None else knobs
+    knobs = knobs or drawn(options)
     limit = int(options.time_limit_s * SECOND)
     cluster = SimulatedCluster(options.node_names, seed, knobs)
     names = cluster.names
     with fence():
-        world = kraft_world(names, cluster.make_node, seed, knobs)
+        world = _world(cluster, seed, limit)
         cluster.format_all(world)
         watch = Invariants(
             world, knobs.node.get("fetch_timeout_ms", 2000), cluster.configured_voters
@@ -81,7 +82,7 @@ def simulate(
         faults = SimulatedFaults(world, cluster)
         if knobs.upgrade:
             Upgrade(world, knobs.upgrade)
-        plant(world, cluster.controllers, seed, knobs.defects, limit)
+        _plant(world, cluster, seed, limit)
         driver = virtual_driver(
             world,
             workload,
@@ -118,6 +119,22 @@ def simulate(
         test=test,
         capture=capture,
     )
+
+
+def _plant(world: World, cluster: SimulatedCluster, seed: int, limit: int) -> None:
+    if not cluster.knobs.shells:  # Such a request cannot be written to an input log.
+        plant(world, cluster.controllers, seed, cluster.knobs.defects, limit)
+
+
+def _world(cluster: SimulatedCluster, seed: int, limit: int) -> World:
+    """Return the world of ``cluster``; with shells processes die in steps before ``limit``."""
+    knobs = cluster.knobs
+    if not knobs.shells:
+        return kraft_world(cluster.names, cluster.make_node, seed, knobs)
+    shells = Shells(cluster, seed, limit)
+    world = kraft_world(cluster.names, shells, seed, knobs)
+    shells.join(world)
+    return world
 
 
 def drawn(options: RunOptions) -> Knobs:
