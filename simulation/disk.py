@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from kraftwreck.nodes.consensus.effects import (
     AppendLog,
@@ -109,17 +109,23 @@ class DiskContent:
         return tuple(found)
 
 
-class _Taken(list[Any]):
+class _Taken:
     """Effects that report which of them the storage has carried out: those before the one that
     it takes next."""
 
     def __init__(self, effects: Sequence[Any], disk: Disk, told: Callable[[Durable], None]) -> None:
-        super().__init__(effects)
+        self._effects = effects
         self._disk = disk
         self._told = told
 
+    def __len__(self) -> int:
+        return len(self._effects)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._effects[index]
+
     def __iter__(self) -> Iterator[Any]:
-        for effect in super().__iter__():
+        for effect in self._effects:
             durable = type(effect) in _MOST_STEPS
             if durable:
                 self._disk.take(effect)
@@ -221,7 +227,7 @@ class Disk(DiskIndex):
         assert storage is not None
         self._pending = None
         try:
-            storage.carry_out(_Taken(effects, self, told))
+            storage.carry_out(cast("Sequence[Any]", _Taken(effects, self, told)))
         except Crash:
             self._torn = True
             pending = self._under_way()

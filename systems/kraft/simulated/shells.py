@@ -103,17 +103,18 @@ class Shells:
         return draw(*key, "how") if draw_below(CRASHES, *key) == 0 else None
 
 
+class _Idle:
+    """A loader with nothing to do: the shell must not freeze the simulator's own objects."""
+
+    busy = False
+
+
 class _Observed:
     """A node that keeps the effects of its last step, and the exception that ended it."""
 
-    class _Idle:
-        busy = False
-
-    loader = _Idle()
-    """The garbage collector of the simulator is none of the shell's business."""
-
     def __init__(self, node: Node) -> None:
         self.node = node
+        self.loader = _Idle()
         self.error: Exception | None = None
         self.on_effects: Callable[[Sequence[NodeEffect]], None] = lambda effects: None
 
