@@ -105,7 +105,7 @@ class Client:
     def open(self) -> Session:
         """Return the session, opened if it is not."""
         if self.session is None:
-            self.session = Session(self.place, CLIENTS, TIMEOUT_S, SESSION_MS)
+            self.session = self.opened()
         return self.session
 
     def opened(self, *resumed: tuple[int, bytes]) -> Session:

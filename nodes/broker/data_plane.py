@@ -8,12 +8,13 @@ where the leader listens. All other effects of the core pass to the shell as the
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from kraftwreck.nodes.broker.cluster_view import listener_of
 from kraftwreck.nodes.broker.image_changes import ImageChanges
 from kraftwreck.nodes.broker.isr_proposals import IsrProposals
 from kraftwreck.nodes.broker.leadership import ControllerAddress
+from kraftwreck.nodes.broker.lifecycle import LISTENER, MILLISECOND
 from kraftwreck.nodes.consensus.effects import ApiResponseReceived, SendApi
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.draw import draw
@@ -28,9 +29,6 @@ from kraftwreck.nodes.replication.effects import (
 )
 from kraftwreck.nodes.replication.events import AlterPartitionAnswered, Event, Tick
 from kraftwreck.nodes.replication.replicas import Replicas
-
-LISTENER: Final = "PLAINTEXT"
-MILLISECOND: Final = 1000
 
 Body = dict[str, Any]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
+from kraftwreck.nodes.metadata.change_builder import RECOVERING
 from kraftwreck.nodes.metadata.config_keys import TOPIC_KEYS
 from kraftwreck.nodes.metadata.eligibility import MIN_INSYNC_REPLICAS
 from kraftwreck.nodes.metadata.image_values import (
@@ -15,8 +15,6 @@ from kraftwreck.nodes.metadata.image_values import (
     PartitionKey,
 )
 from kraftwreck.nodes.replication.events import Assignment, Peer, Published, Settings
-
-RECOVERING: Final = 1
 
 
 class ImageChanges:

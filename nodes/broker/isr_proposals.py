@@ -6,13 +6,12 @@ from typing import Any, Final
 
 from kraftwreck.nodes.broker.leadership import ControllerAddress
 from kraftwreck.nodes.consensus.effects import ApiResponseReceived, SendApi
+from kraftwreck.nodes.metadata.change_builder import RECOVERED, RECOVERING
 from kraftwreck.nodes.protocol.errors import NONE
 from kraftwreck.nodes.replication.effects import AlterPartition
 from kraftwreck.nodes.replication.events import Altered, AlterPartitionAnswered
 
 NEVER: Final = 2**63 - 1
-RECOVERED: Final = 0
-RECOVERING: Final = 1
 
 Body = dict[str, Any]
 

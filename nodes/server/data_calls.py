@@ -7,7 +7,7 @@ if that is all there is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from kraftwreck.nodes.protocol.errors import NONE, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
@@ -65,6 +65,19 @@ class _Asked:
             return None
         self.keys[named] = topic_id, number
         return topic_id, number
+
+    def decoded(
+        self, body: Mapping[str, Any], name: str, number: str
+    ) -> Iterator[tuple[PartitionKey, Mapping[str, Any]]]:
+        """Note the partitions of a decoded request; give those whose topic is known.
+
+        ``name`` and ``number`` are the fields that name a topic and a partition.
+        """
+        for topic in body["topics"]:
+            for part in topic["partitions"]:
+                key = self.find(topic[name], part[number])
+                if key is not None:
+                    yield key, part
 
     def grouped(self, entry: Callable[[Named], Body], parts: str, name: str) -> list[Body]:
         """Return a body's topics, in order, with the ``entry`` of each partition."""
@@ -279,15 +292,11 @@ class ListOffsetsCall:
 
     def __init__(self, body: Mapping[str, Any], *, token: int, topics: Topics) -> None:
         self._asked = _Asked(topics)
-        parts = []
-        for topic in body["topics"]:
-            for part in topic["partitions"]:
-                key = self._asked.find(topic["name"], part["partition_index"])
-                if key is not None:
-                    parts.append((key, part["timestamp"], part["current_leader_epoch"]))
-        self.event = (
-            come.ListOffsetsReceived(token, tuple(parts), body["replica_id"]) if parts else None
+        parts = tuple(
+            (key, part["timestamp"], part["current_leader_epoch"])
+            for key, part in self._asked.decoded(body, "name", "partition_index")
         )
+        self.event = come.ListOffsetsReceived(token, parts, body["replica_id"]) if parts else None
 
     def body(
         self,
@@ -323,13 +332,11 @@ class EpochEndsCall:
 
     def __init__(self, body: Mapping[str, Any], *, token: int, topics: Topics) -> None:
         self._asked = _Asked(topics)
-        parts = []
-        for topic in body["topics"]:
-            for part in topic["partitions"]:
-                key = self._asked.find(topic["topic"], part["partition"])
-                if key is not None:
-                    parts.append((key, part["current_leader_epoch"], part["leader_epoch"]))
-        self.event = come.EpochEndsReceived(token, tuple(parts)) if parts else None
+        parts = tuple(
+            (key, part["current_leader_epoch"], part["leader_epoch"])
+            for key, part in self._asked.decoded(body, "topic", "partition")
+        )
+        self.event = come.EpochEndsReceived(token, parts) if parts else None
 
     def body(self, parts: Iterable[tuple[PartitionKey, int, int, int]]) -> Body:
         """Return the body of the answer, given (partition, error, epoch, end offset)."""
@@ -354,15 +361,11 @@ class DeleteRecordsCall:
 
     def __init__(self, body: Mapping[str, Any], *, token: int, topics: Topics) -> None:
         self._asked = _Asked(topics)
-        parts = []
-        for topic in body["topics"]:
-            for part in topic["partitions"]:
-                key = self._asked.find(topic["name"], part["partition_index"])
-                if key is not None:
-                    parts.append((key, part["offset"]))
-        self.event = (
-            come.DeleteRecordsReceived(token, body["timeout_ms"], tuple(parts)) if parts else None
+        parts = tuple(
+            (key, part["offset"])
+            for key, part in self._asked.decoded(body, "name", "partition_index")
         )
+        self.event = come.DeleteRecordsReceived(token, body["timeout_ms"], parts) if parts else None
 
     def body(self, parts: Iterable[tuple[PartitionKey, int, int]]) -> Body:
         """Return the body of the answer, given (partition, error, low watermark)."""

@@ -26,7 +26,7 @@ from kraftwreck.nodes.log.partition.checkpoints import (
     write_offsets,
     write_topic_id,
 )
-from kraftwreck.nodes.log.partition.partition_log import PartitionLog, Slice
+from kraftwreck.nodes.log.partition.partition_log import Extent, PartitionLog, Slice
 from kraftwreck.nodes.log.partition.producer_snapshot import ProducerEntry
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as data
@@ -115,6 +115,10 @@ def _stored(entry: ProducerEntry) -> Batch:
         0,
         0,
     )
+
+
+def _closed(key: PartitionKey, full: Extent) -> SegmentClosed:
+    return SegmentClosed(key, full.base_offset, full.end_offset, full.length, full.max_timestamp)
 
 
 class PartitionFiles:
@@ -216,10 +220,7 @@ class PartitionFiles:
         events: list[LogOpened | SegmentClosed] = [
             replica.opened(key, self._watermarks.get(replica.name, 0))
         ]
-        events.extend(
-            SegmentClosed(key, each.base_offset, each.end_offset, each.length, each.max_timestamp)
-            for each in replica.log.extents[:-1]
-        )
+        events.extend(_closed(key, each) for each in replica.log.extents[:-1])
         return events
 
     def _prepare(self, name: TopicPartition, topic_id: bytes) -> None:
@@ -264,14 +265,7 @@ class PartitionFiles:
         _EPOCH.pack_into(content, _EPOCH_AT, batch.leader_epoch)
         rolled = replica.log.append(content, [parse_header(content)])
         replica.note(batch)
-        if not rolled:
-            return []
-        full = replica.log.extents[-2]
-        return [
-            SegmentClosed(
-                effect.key, full.base_offset, full.end_offset, full.length, full.max_timestamp
-            )
-        ]
+        return [_closed(effect.key, replica.log.extents[-2])] if rolled else []
 
     def _truncate(self, key: PartitionKey, end_offset: int) -> None:
         replica = self._replicas[key]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
 from typing import Any, cast
 
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
+
+from tests.server.kcat import listing_with
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka|importlib")
 admin = cast(Any, confluent_kafka.admin)  # its stubs do not export what they document
@@ -23,19 +23,10 @@ def bootstrap(cluster: Any) -> str:
 @pytest.mark.parametrize("broker", [4, 6])
 def test_kcat_lists_brokers_and_topics(shared_brokers: Any, wait_until: Any, broker: int) -> None:
     shared_brokers.create("by-kcat")
-
-    def listed() -> Any:
-        output = subprocess.run(
-            ["kcat", "-L", "-J", "-b", f"127.0.0.1:{shared_brokers.broker_ports[broker]}"],
-            capture_output=True,
-            check=True,
-            timeout=300,
-        ).stdout
-        listing = json.loads(output)
-        topics = {t["topic"]: t["partitions"] for t in listing["topics"]}
-        return listing if "by-kcat" in topics else None
-
-    listing = wait_until(listed, "the broker knows the topic")
+    listing, _ = wait_until(
+        lambda: listing_with("by-kcat", shared_brokers.broker_ports[broker]),
+        "the broker knows the topic",
+    )
     assert {b["name"] for b in listing["brokers"]} == {
         f"127.0.0.1:{port}" for port in shared_brokers.broker_ports.values()
     }

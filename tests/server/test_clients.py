@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
 from typing import Any, cast
 
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
+
+from tests.server.kcat import listing_with
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka|importlib")
 admin = cast(Any, confluent_kafka.admin)  # its stubs do not export what they document
@@ -21,34 +21,19 @@ def bootstrap(cluster: Any) -> str:
     return ",".join(f"127.0.0.1:{port}" for port in cluster.ports.values())
 
 
-def topics_of(listing: dict[str, Any]) -> dict[str, list[Any]]:
-    """Return the partitions of each topic that kcat lists."""
-    return {topic["topic"]: topic["partitions"] for topic in listing["topics"]}
-
-
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
 @pytest.mark.parametrize("node", [1, 2, 3])
 def test_kcat_lists_brokers_and_topics(shared: Any, wait_until: Any, node: int) -> None:
     shared.create("by-hand")
-
-    def list_all() -> dict[str, Any]:
-        output = subprocess.run(
-            ["kcat", "-L", "-J", "-b", f"127.0.0.1:{shared.ports[node]}"],
-            capture_output=True,
-            check=True,
-            timeout=300,
-        ).stdout
-        listing: dict[str, Any] = json.loads(output)
-        return listing
-
     # A follower applies the topic a little later than the leader.
-    wait_until(lambda: "by-hand" in topics_of(list_all()), "the topic is listed")
-    listing = list_all()
+    listing, topics = wait_until(
+        lambda: listing_with("by-hand", shared.ports[node]), "the topic is listed"
+    )
     assert {b["name"] for b in listing["brokers"]} == {
         f"127.0.0.1:{port}" for port in shared.ports.values()
     }
     assert listing["controllerid"] == shared.controller()
-    assert len(topics_of(listing)["by-hand"]) == 1
+    assert len(topics["by-hand"]) == 1
 
 
 @pytest.fixture

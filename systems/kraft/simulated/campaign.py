@@ -75,7 +75,8 @@ class KraftCampaign(Campaign):
             snapshots=self.snapshots,
         )
         if draws.shells:
-            drawn = msgspec.structs.replace(drawn, shells=True)
+            # The request of a planted defect cannot be written to an input log.
+            drawn = msgspec.structs.replace(drawn, shells=True, defects=0)
         if self.style != "timed":
             grows = drawn.dynamic and "membership" in self.faults
             alone = grows and draw_below(STANDALONE, seed, "standalone") == 0

@@ -82,7 +82,7 @@ def simulate(
         faults = SimulatedFaults(world, cluster)
         if knobs.upgrade:
             Upgrade(world, knobs.upgrade)
-        _plant(world, cluster, seed, limit)
+        plant(world, cluster.controllers, seed, knobs.defects, limit)
         driver = virtual_driver(
             world,
             workload,
@@ -119,11 +119,6 @@ def simulate(
         test=test,
         capture=capture,
     )
-
-
-def _plant(world: World, cluster: SimulatedCluster, seed: int, limit: int) -> None:
-    if not cluster.knobs.shells:  # Such a request cannot be written to an input log.
-        plant(world, cluster.controllers, seed, cluster.knobs.defects, limit)
 
 
 def _world(cluster: SimulatedCluster, seed: int, limit: int) -> World:
