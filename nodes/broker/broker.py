@@ -54,6 +54,7 @@ class Broker:
         self._controller: ControllerAddress | None = None
         self._data = DataPlane(config, now) if config.data_plane else None
         self._moved = False
+        self._recovered = False
         self._held: list[ApiRequest | Request] = []
         self._effects: list[SendApi | ApiReply | DataEffect] = []
 
@@ -182,6 +183,9 @@ class Broker:
         self._correlation += data.tick(controller, self.epoch, self._correlation, now, wall_ms)
         if self.stopped:
             data.stop()
+        if data.is_open and not self._recovered:
+            self._recovered = True
+            self._life.logs_opened(now)
         self._effects.extend(data.take_effects())
 
     # --- answers ------------------------------------------------------------------------

@@ -26,8 +26,10 @@ from kraftwreck.nodes.replication.effects import (
     Effect,
     FetchFrom,
     Note,
+    RemoveLog,
 )
-from kraftwreck.nodes.replication.events import AlterPartitionAnswered, Event, Tick
+from kraftwreck.nodes.replication.events import AlterPartitionAnswered, Event, LogOpened, Tick
+from kraftwreck.nodes.replication.headers import PartitionKey
 from kraftwreck.nodes.replication.replicas import Replicas
 
 Body = dict[str, Any]
@@ -37,7 +39,9 @@ class DataPlane:
     """The replicas of one broker; times are microseconds, ``wall_ms`` milliseconds.
 
     It has no partitions before the first :meth:`publish`, which must wait until the broker has
-    caught up with the metadata: an old image may name this broker as a leader that it is no longer.
+    caught up with the metadata: an old image may name this broker as the leader of partitions that
+    others lead. The broker must not be unfenced before :attr:`is_open`, or it could be elected
+    while it refuses everything.
     """
 
     def __init__(self, config: NodeConfig, now: int) -> None:
@@ -48,9 +52,16 @@ class DataPlane:
         self._proposals = IsrProposals(config.node_id, config.request_timeout_ms * MILLISECOND)
         self._endpoints: dict[int, Endpoint] = {}
         self._epoch = -1
+        self._opening: set[PartitionKey] | None = None
         self._proposed: AlterPartition | None = None
+        self._stopped = False
         self._effects: list[Effect | SendApi] = []
         self._notes: list[tuple[str, Body]] = []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the logs of the first image are open, or not this broker's any longer."""
+        return self._opening is not None and not self._opening
 
     @property
     def deadline(self) -> int:
@@ -78,9 +89,13 @@ class DataPlane:
         published = self._changes.since_last(image)
         if published is not None:
             self.step(published, now, wall_ms)
+        if self._opening is None:
+            self._opening = set(self.core.partitions)
 
     def step(self, event: Event, now: int, wall_ms: int) -> None:
         """Handle one event of the shell; :meth:`take_effects` returns what follows from it."""
+        if isinstance(event, LogOpened) and self._opening is not None:
+            self._opening.discard(event.key)
         for effect in self.core.step(event, now, wall_ms):
             if isinstance(effect, AlterPartition):
                 assert self._proposed is None, "one AlterPartition at a time"
@@ -93,6 +108,8 @@ class DataPlane:
                 at = self._endpoints.get(effect.leader)
                 self._effects.append(replace(effect, endpoint=at, broker_epoch=self._epoch))
             else:
+                if isinstance(effect, RemoveLog) and self._opening is not None:
+                    self._opening.discard(effect.key)
                 self._effects.append(effect)
 
     def response(self, event: ApiResponseReceived, now: int, wall_ms: int) -> bool:
@@ -129,5 +146,7 @@ class DataPlane:
         return 1
 
     def stop(self) -> None:
-        """Checkpoint the high watermarks, at the end of a controlled shutdown."""
-        self._effects.append(self.core.watermarks())
+        """Checkpoint the high watermarks once, at the end of a controlled shutdown."""
+        if not self._stopped:
+            self._stopped = True
+            self._effects.append(self.core.watermarks())

@@ -59,27 +59,29 @@ class ImageChanges:
         self, image: ImageView, mine: Mapping[PartitionKey, Partition]
     ) -> dict[PartitionKey, Settings]:
         """Return the settings of partitions whose topic changed, or that are new here."""
+        # The broker's own configs precede those of the whole cluster.
         cluster = image.configs.get((BROKER, ""), {})
+        brokers = {**cluster, **image.configs.get((BROKER, str(self._node_id)), {})}
         now: dict[bytes, Settings] = {}
         found = {}
         for key in sorted(mine):
             topic_id = key[0]
             if topic_id not in now:
                 name = image.names[topic_id]
-                now[topic_id] = self._of_topic(image.configs.get((TOPIC, name), {}), cluster)
+                now[topic_id] = self._of_topic(image.configs.get((TOPIC, name), {}), brokers)
             if key not in self._partitions or self._settings.get(topic_id) != now[topic_id]:
                 found[key] = now[topic_id]
         self._settings = now
         return found
 
-    def _of_topic(self, own: Mapping[str, str], cluster: Mapping[str, str]) -> Settings:
-        """Resolve the settings of a topic: its own, those of the cluster, the defaults."""
+    def _of_topic(self, own: Mapping[str, str], brokers: Mapping[str, str]) -> Settings:
+        """Resolve the settings of a topic: its own, those of brokers, the defaults."""
 
         def number(name: str, default: int | None = None) -> int:
             key = TOPIC_KEYS[name]
             value = own.get(name)
             if value is None:
-                value = cluster.get(key.synonym or name)
+                value = brokers.get(key.synonym or name)
             if value is None and default is not None:
                 return default
             return int(value if value is not None else key.default or -1)

@@ -52,13 +52,15 @@ class Life(Enum):
 class Lifecycle:
     """Decides which request the broker sends to the active controller, and when.
 
-    ``epoch`` is the broker epoch of the registration in force, -1 if there is none.
+    ``epoch`` is the broker epoch of the registration in force, -1 if there is none. The broker does
+    not ask to be unfenced before its logs are open, see :meth:`logs_opened`.
     """
 
     def __init__(self, config: NodeConfig, cluster_id: str) -> None:
         self.state = Life.STARTING
         self.epoch = NO_EPOCH
         self._known = False
+        self._logs_open = not config.data_plane
         self._config = config
         self._cluster_id = cluster_id
         self._metadata_offset = -1
@@ -146,6 +148,12 @@ class Lifecycle:
             self._wait_ms = STARTING_INTERVAL_MS
             self._next = min(self._next, now + self._wait_ms * MILLISECOND)
 
+    def logs_opened(self, now: int) -> None:
+        """Note that all logs which the broker had to recover are open; it may be unfenced."""
+        self._logs_open = True
+        if self.state is Life.STARTING:
+            self._next = min(self._next, now + STARTING_INTERVAL_MS * MILLISECOND)
+
     def stop(self, now: int) -> None:
         """Start a controlled shutdown; a broker that never registered stops immediately."""
         if self.state in (Life.PENDING_CONTROLLED_SHUTDOWN, Life.STOPPED):
@@ -214,12 +222,12 @@ class Lifecycle:
         interval = self._config.heartbeat_interval_ms
         match self.state:
             case Life.STARTING if answer["is_caught_up"]:
-                # There are no partitions to recover, so the broker may be unfenced at once.
                 self._known = True
-                self._become(Life.RECOVERY)
-                self._wait_ms = STARTING_INTERVAL_MS
-                self._next = now
-                return
+                if self._logs_open:
+                    self._become(Life.RECOVERY)
+                    self._wait_ms = STARTING_INTERVAL_MS
+                    self._next = now
+                    return
             case Life.RECOVERY if not answer["is_fenced"]:
                 self._become(Life.RUNNING)
                 self._wait_ms = interval

@@ -35,11 +35,16 @@ def leader(make_rig: Callable[..., Any]) -> Any:
     for broker in (4, 5, 6):
         rig.add_broker(broker)
     rig.topic = rig.add_topic("t", 4)
-    rig.run(REGISTERED)
     rig.key = (rig.topic, 0)
+    rig.register(REGISTERED)
+    rig.publish()
+    rig.beat(is_caught_up=True)
     rig.tick()
     assert out.OpenLog(rig.key) in rig.did
     rig.data(come.LogOpened(rig.key, 0, 0, (), (), 0))
+    rig.beat(is_caught_up=True)
+    rig.beat(is_caught_up=True, is_fenced=False)
+    assert rig.broker.state.value == "running"
     return rig
 
 
@@ -78,6 +83,34 @@ def test_replicas_open_their_logs_once_the_broker_has_caught_up(
     assert rig.did == [out.OpenLog((topic, 0)), out.OpenLog((topic, 1))]
 
 
+def test_a_broker_is_unfenced_only_when_its_logs_are_open(make_rig: Callable[..., Any]) -> None:
+    rig = make_rig(data_plane=True)
+    topic = rig.add_topic("t", 4, 5)
+    rig.register(REGISTERED)
+    rig.publish()
+    for _ in range(3):
+        assert rig.beat(is_caught_up=True).body["want_fence"] is True
+    rig.data(come.LogOpened((topic, 0), 0, 0, (), (), 0))
+    assert rig.beat(is_caught_up=True).body["want_fence"] is True
+    rig.data(come.LogOpened((topic, 1), 0, 0, (), (), 0))
+    rig.beat(is_caught_up=True)
+    assert rig.beat(is_caught_up=True).body["want_fence"] is False
+
+
+def test_a_log_that_is_deleted_while_it_is_opened_delays_nobody(
+    make_rig: Callable[..., Any],
+) -> None:
+    rig = make_rig(data_plane=True)
+    topic = rig.add_topic("t", 4)
+    rig.register(REGISTERED)
+    rig.publish()
+    rig.beat(is_caught_up=True)
+    rig.commit(("RemoveTopicRecord", {"topic_id": topic}))
+    assert out.RemoveLog((topic, 0)) in rig.publish()
+    rig.beat(is_caught_up=True)
+    assert rig.beat(is_caught_up=True).body["want_fence"] is False
+
+
 def test_a_leader_appends_and_acknowledges(leader: Any) -> None:
     effects = leader.data(come.ProduceReceived(9, 1, 100, ((leader.key, record()),)))
     append = only(effects, out.Append)
@@ -97,6 +130,17 @@ def test_a_change_of_a_config_acts_without_a_restart(leader: Any) -> None:
     leader.commit(("ConfigRecord", fields | {"value": "3"}))
     leader.publish()
     assert produced(leader, -1) == (NOT_ENOUGH_REPLICAS, -1)
+
+
+def test_configs_of_this_broker_precede_those_of_the_cluster(leader: Any) -> None:
+    changes = ImageChanges(4, 1)
+    changes.since_last(leader.image.stable)
+    for broker, value in (("", "111"), ("5", "222"), ("4", "333")):
+        fields = {"resource_type": 4, "resource_name": broker, "name": "log.retention.ms"}
+        leader.commit(("ConfigRecord", fields | {"value": value}))
+    delta = changes.since_last(leader.image.stable)
+    assert delta is not None
+    assert delta.settings == {leader.key: come.Settings(retention_ms=333)}
 
 
 def test_a_follower_fetches_from_where_the_leader_listens(leader: Any) -> None:
@@ -190,6 +234,7 @@ CHANGES = st.lists(
         st.tuples(st.just("remove"), st.integers(0, 3)),
         st.tuples(st.just("config"), st.integers(0, 3)),
         st.tuples(st.just("default"), st.integers(1, 3)),
+        st.tuples(st.just("of broker"), st.integers(4, 5)),
         st.tuples(st.just("broker"), st.integers(4, 6)),
         st.tuples(st.just("publish"), st.just(0)),
     ),
@@ -236,5 +281,8 @@ def change(rig: Rig, kind: str, number: int) -> None:
         case "default":
             fields = {"resource_type": 4, "resource_name": "", "name": "min.insync.replicas"}
             rig.commit(("ConfigRecord", fields | {"value": str(number)}))
+        case "of broker":
+            fields = {"resource_type": 4, "resource_name": str(number), "name": "log.retention.ms"}
+            rig.commit(("ConfigRecord", fields | {"value": str(image.last_offset)}))
         case "broker":
             rig.add_broker(number, fenced=number == 5 and number not in image.brokers)
