@@ -67,6 +67,10 @@ class Batch:
         """Whether the records are control records."""
         return self.attributes & CONTROL != 0
 
+    def bare(self) -> Batch:
+        """Return the header alone, which keeps no bytes alive."""
+        return replace(self, handle=None)
+
     def placed(self, base_offset: int, leader_epoch: int) -> Batch:
         """Return the batch with the offset and the epoch that its leader assigned."""
         return replace(self, base_offset=base_offset, leader_epoch=leader_epoch)

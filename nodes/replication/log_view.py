@@ -43,7 +43,7 @@ class LogView:
         if batch.base_offset != self.end:
             raise ValueError(f"a batch at {batch.base_offset} cannot follow offset {self.end}")
         self.end = batch.next_offset
-        self.tail.append(batch)
+        self.tail.append(batch.bare())
         self.producers.append(batch)
         while len(self.tail) > TAIL and self.tail[0].next_offset <= high_watermark:
             first = self.tail.popleft()

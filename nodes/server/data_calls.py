@@ -54,7 +54,8 @@ class _Asked:
     def find(self, topic: Topic, number: int) -> PartitionKey | None:
         """Note a partition, and return its key; None if the topic is not known."""
         named = (topic, number)
-        self.order.append(named)
+        if named not in self.keys and named not in self.errors:
+            self.order.append(named)
         if isinstance(topic, str):
             topic_id, unknown = self._topics.id_of(topic), UNKNOWN_TOPIC_OR_PARTITION
         else:
@@ -112,18 +113,20 @@ class ProduceCall:
         self._asked = _Asked(topics)
         self.acks = request.acks
         view = memoryview(frame)
-        batches = []
+        batches: dict[PartitionKey, Batch] = {}
         for part in request.parts:
             key = self._asked.find(part.topic, part.partition)
-            if key is not None:
-                batch = self._checked(view, part, version, wall_ms)
-                if batch is not None:
-                    batches.append((key, batch))
-        # Apache Kafka appends a partition that is named twice only once.
-        unique = dict(batches)
+            if key is None:
+                continue
+            # As in Apache Kafka the last records count for a partition that is named twice.
+            batches.pop(key, None)
+            self._asked.errors.pop((part.topic, part.partition), None)
+            batch = self._checked(view, part, version, wall_ms)
+            if batch is not None:
+                batches[key] = batch
         self.event = (
-            come.ProduceReceived(token, request.acks, request.timeout_ms, tuple(unique.items()))
-            if unique
+            come.ProduceReceived(token, request.acks, request.timeout_ms, tuple(batches.items()))
+            if batches
             else None
         )
 

@@ -62,7 +62,7 @@ class _Replica:
     def note(self, batch: Batch) -> None:
         """Keep the batch if a producer numbered it."""
         if batch.is_idempotent:
-            self.producers.setdefault(batch.producer_id, deque(maxlen=KEPT)).append(batch)
+            self.producers.setdefault(batch.producer_id, deque(maxlen=KEPT)).append(batch.bare())
 
     def entries(self) -> Iterable[ProducerEntry]:
         """Return the last batch of each producer, for a snapshot."""
@@ -276,6 +276,9 @@ class PartitionFiles:
     def _restart(self, key: PartitionKey, offset: int) -> None:
         replica = self._replicas[key]
         self._lower_point(replica.name, 0)
+        if offset < self._starts.get(replica.name, 0):
+            # A checkpoint above the log's end would be taken for its start.
+            self._set_start(replica.name, offset)
         replica.log.restart(offset)
         replica.rebuild()
         self._set_start(replica.name, offset)

@@ -27,6 +27,7 @@ ID = b"t" * 16
 OTHER = b"o" * 16
 NOW_MS = 1_700_000_000_000
 RECORDS = encode_batch(0, -1, NOW_MS, [(None, b"x"), (b"k", b"y")], False)
+BROKEN = RECORDS[:-1] + bytes([RECORDS[-1] ^ 1])
 
 
 class Known:
@@ -80,14 +81,25 @@ def test_produced_records_reach_the_core_as_headers_and_bytes(version: int) -> N
 
 
 def test_records_that_are_refused_never_reach_the_core() -> None:
-    broken = RECORDS[:-1] + bytes([RECORDS[-1] ^ 1])
-    call = produce(9, ("t", 0, broken), ("t", 1, RECORDS), ("t", 2, None))
+    call = produce(9, ("t", 0, BROKEN), ("t", 1, RECORDS), ("t", 2, None))
     assert call.event is not None
     assert [key for key, _ in call.event.batches] == [(ID, 1)]
     (only,) = answer("Produce", 9, call.body([out.ProducedPart((ID, 1), 0, 0, 0)]))["responses"]
     codes = [part["error_code"] for part in only["partition_responses"]]
     assert codes == [CORRUPT_MESSAGE, 0, INVALID_RECORD]
     assert call.failed
+
+
+@pytest.mark.parametrize(("first", "last"), [(RECORDS, BROKEN), (BROKEN, RECORDS)])
+def test_the_last_records_count_for_a_partition_that_is_named_twice(
+    first: bytes, last: bytes
+) -> None:
+    call = produce(9, ("t", 0, first), ("t", 0, last))
+    done = [] if call.event is None else [out.ProducedPart((ID, 0), 0, 3, 0)]
+    assert bool(done) == (last is RECORDS)
+    (only,) = answer("Produce", 9, call.body(done))["responses"]
+    (part,) = only["partition_responses"]
+    assert part["error_code"] == (0 if done else CORRUPT_MESSAGE)
 
 
 def test_a_produce_that_is_refused_as_a_whole_needs_no_core() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import shutil
+import weakref
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from struct import Struct
@@ -12,10 +15,12 @@ import pytest
 
 from kraftwreck.nodes.log.batch import parse_header
 from kraftwreck.nodes.log.crc import crc32c
+from kraftwreck.nodes.log.partition.partition_log import PartitionLog
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication import events as come
 from kraftwreck.nodes.replication.headers import Batch
+from kraftwreck.nodes.replication.replicas import Replicas
 from kraftwreck.nodes.server.partition_files import DiskEffect, PartitionFiles
 from tests.replication.judge import Judged
 from tests.replication.world import KEY, NUMBERS, Disk, batch
@@ -247,3 +252,45 @@ def test_a_producer_is_known_long_after_its_last_batch(
     (found,) = reopened(tmp_path).producers
     assert (found.producer_id, found.base_sequence, found.last_sequence) == (7, 4, 5)
     assert (found.base_offset, found.last_offset) == (0, 1)
+
+
+def test_no_bytes_of_a_producer_are_kept(files: PartitionFiles) -> None:
+    """Neither the core nor the files hold on to a request, however many follow."""
+
+    class Bytes(bytearray):
+        """A buffer that can be watched."""
+
+    core = Replicas(1, 1, 0)
+    assignment = come.Assignment((1,), (1,), 1, 3, 10)
+    core.step(come.Published((), {KEY: assignment}, None, {1: come.Peer(1, True)}), 0, 0)
+    core.step(come.LogOpened(KEY, 0, 0, (), (), 0), 0, 0)
+    watched = []
+    for number in range(20):
+        each = batch(number, producer=7, sequence=number)
+        content = Bytes(written(each))
+        watched.append(weakref.ref(content))
+        event = come.ProduceReceived(1, -1, 10, ((KEY, replace(each, handle=content)),))
+        for effect in core.step(event, 0, 0):
+            if isinstance(effect, out.Append):
+                files.carry_out(effect)
+    del content, event, effect
+    gc.collect()
+    assert [ref() for ref in watched] == [None] * 20
+
+
+def test_a_kill_while_a_log_starts_anew_below_leaves_the_old_log_or_the_new_one(
+    files: PartitionFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.carry_out(out.StartAt(KEY, 100))
+    restarted = PartitionLog.restart
+    folder = tmp_path / "copy"
+
+    def copied(log: PartitionLog, start_offset: int) -> None:
+        restarted(log, start_offset)
+        shutil.copytree(tmp_path, folder, ignore=shutil.ignore_patterns("copy"))
+
+    monkeypatch.setattr(PartitionLog, "restart", copied)
+    files.carry_out(out.StartAt(KEY, 40))
+    monkeypatch.undo()
+    found = reopened(folder)
+    assert (found.start_offset, found.end_offset) == (40, 40)
