@@ -3,6 +3,9 @@
 ARGS ?=
 PROVIDER ?= docker
 
+# The tests start thousands of processes; without bytecode each compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup run check coverage test test-busy compiled test-compiled test-frames oracle test-oracle test-campaign test-hosts test-wild vagrant-test lint lock clean
 
 setup:
