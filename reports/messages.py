@@ -7,6 +7,7 @@ is no anomaly. Times are microseconds since the start of the test.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ MAX_EVENTS = 4000
 MAX_INPUTS = 64 << 20
 """Bytes of input logs to read; the report of a longer run has no messages."""
 
+_QUORUM_MESSAGE = re.compile(rb'"(Request|Response)Received"')
+
 Span = tuple[int, int]
 
 
@@ -49,7 +52,7 @@ class Arrow(NamedTuple):
 
 @dataclass
 class Diagram:
-    """Arrows and events near the chosen moments; ``known`` counts all arrows of the run,
+    """Arrows and events near the chosen moments; ``known`` counts all messages of the run,
     ``colours`` are those of messages by name."""
 
     arrows: list[Arrow] = field(default_factory=list)
@@ -88,12 +91,12 @@ def diagram(run: Run, moments: Sequence[Span], clock: Clocks) -> Diagram:
     lanes = {number: number - 1 for number in range(1, len(run.nodes) + 1)}
     try:
         arrows = list(_simulated(run.folder / FILE, lanes, own))
+        result.known = len(arrows)
         if not arrows:
-            arrows = list(_heard(run, lanes, clock, own, result))
+            arrows = list(_heard(run, lanes, clock, own, moments, result))
     except (OSError, msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
         result.note = f"The messages cannot be read ({' '.join(str(error).split())})."
         arrows = []
-    result.known = len(arrows)
     result.arrows = sorted(
         _nearest(arrows, [a.arrived for a in arrows], moments, MAX_MESSAGES),
         key=lambda a: (a.arrived, a.sent),
@@ -207,9 +210,17 @@ class _Line(msgspec.Struct):
 
 
 def _heard(
-    run: Run, lanes: Mapping[int, int], clock: Clocks, own: Shown, result: Diagram
+    run: Run,
+    lanes: Mapping[int, int],
+    clock: Clocks,
+    own: Shown,
+    moments: Sequence[Span],
+    result: Diagram,
 ) -> Iterator[Arrow]:
-    """Yield the messages in the nodes' input logs, which do not record send times."""
+    """Yield the messages near ``moments`` of the nodes' input logs, and count all in ``result``.
+
+    Input logs do not record send times. Only messages that may be drawn are decoded.
+    """
     paths = [
         (lane, name, run.folder / "nodes" / name / INPUTS) for lane, name in enumerate(run.nodes)
     ]
@@ -218,32 +229,42 @@ def _heard(
         result.note = "The input logs are too long to draw messages from."
         return
     decode = msgspec.json.Decoder(_Line).decode
-    plain = msgspec.json.Decoder(dict[str, Any]).decode
+    heard: list[tuple[int, int, msgspec.Raw]] = []
     for lane, name, path in present:
         with path.open("rb") as file:
             for text in file:
-                if b'Received"' not in text[:120]:
+                if not _QUORUM_MESSAGE.search(text, 0, 120):
                     continue
                 try:
                     line = decode(text)
-                    event = from_plain(plain(bytes(line.event)))
                 except msgspec.MsgspecError:
                     continue  # torn by a crash
-                at = clock.history_time(name, line.now)
-                message = getattr(event, "message", None)
-                fields = own.facts(message)
-                if fields is None:
-                    continue
-                api = type(message).__name__.removesuffix("Request").removesuffix("Response")
-                if isinstance(event, RequestReceived):
-                    asker = lanes.get(own.asker(api, message))
-                    if asker is not None:
-                        label = own.asked(api, fields)
-                        contents = f"request: {_words(fields)}"
-                        yield Arrow(-1, at, asker, lane, api, label, contents)
-                elif isinstance(event, ResponseReceived) and event.source in lanes:
-                    label = own.answered(api, fields, None)
-                    yield Arrow(
-                        -1, at, lanes[event.source], lane, f"{api} answer", label,
-                        f"response: {_words(fields)}",
-                    )  # fmt: skip
+                heard.append((clock.history_time(name, line.now), lane, line.event))
+    result.known = len(heard)
+    for at, lane, event in _nearest(heard, [at for at, _, _ in heard], moments, MAX_MESSAGES):
+        arrow = _arrow(at, lane, event, lanes, own)
+        if arrow is not None:
+            yield arrow
+
+
+def _arrow(
+    at: int, lane: int, event: msgspec.Raw, lanes: Mapping[int, int], own: Shown
+) -> Arrow | None:
+    """Return a message that the node of ``lane`` received, None if its sender is not known."""
+    received = from_plain(msgspec.json.decode(event))
+    message = getattr(received, "message", None)
+    fields = own.facts(message)
+    if fields is None:
+        return None
+    api = type(message).__name__.removesuffix("Request").removesuffix("Response")
+    if isinstance(received, RequestReceived):
+        asker = lanes.get(own.asker(api, message))
+        if asker is None:
+            return None
+        label = own.asked(api, fields)
+        return Arrow(-1, at, asker, lane, api, label, f"request: {_words(fields)}")
+    if isinstance(received, ResponseReceived) and received.source in lanes:
+        label = own.answered(api, fields, None)
+        contents = f"response: {_words(fields)}"
+        return Arrow(-1, at, lanes[received.source], lane, f"{api} answer", label, contents)
+    return None
