@@ -33,7 +33,7 @@ MAX_EVENTS = 4000
 MAX_INPUTS = 64 << 20
 """Bytes of input logs to read; the report of a longer run has no messages."""
 
-_QUORUM_MESSAGE = re.compile(rb'"(Request|Response)Received"')
+_BETWEEN_NODES = re.compile(rb'"(Request|Response)Received"')
 
 Span = tuple[int, int]
 
@@ -233,7 +233,7 @@ def _heard(
     for lane, name, path in present:
         with path.open("rb") as file:
             for text in file:
-                if not _QUORUM_MESSAGE.search(text, 0, 120):
+                if not _BETWEEN_NODES.search(text, 0, 120):
                     continue
                 try:
                     line = decode(text)

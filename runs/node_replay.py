@@ -10,21 +10,25 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from kraftwreck.checkers.recorded.captured import GROUP
 from kraftwreck.harness.archive import IMPORT_ROOT
+from kraftwreck.histories.plugins import plugins
 from kraftwreck.histories.store import SUMS
+from kraftwreck.histories.system_name import system_of
 
 INPUTS, TRACE = "inputs.log", "trace.jsonl"
 
 
 def main() -> None:
     """Replay all nodes of the run in the current folder."""
-    results = [replay_node(folder) for folder in node_folders(Path())]
+    results = replay_all(Path(), node_folders(Path()))
     sys.stdout.buffer.write(msgspec.json.encode(results))
 
 
@@ -33,8 +37,20 @@ def node_folders(run: Path) -> list[Path]:
     return sorted(path for path in (run / "nodes").glob("*") if path.is_dir())
 
 
-def replay_node(folder: Path) -> dict[str, Any]:
-    """Run the node recorded in ``folder`` again; see :func:`runs.replay.replay_nodes`."""
+def replay_all(run: Path, folders: Iterable[Path]) -> list[dict[str, Any]]:
+    """Run the nodes recorded in ``folders`` of ``run`` again; see
+    :func:`runs.replay.replay_nodes`."""
+    try:
+        test = msgspec.json.decode((run / "test.json").read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.MsgspecError):
+        test = {}  # The rules are those of the default system.
+    own = plugins(GROUP).found.get(system_of(test))
+    return [replay_node(folder, own.step_rules(folder.name) if own else None) for folder in folders]
+
+
+def replay_node(folder: Path, rules: Any = None) -> dict[str, Any]:
+    """Run the node recorded in ``folder`` again, and judge its steps by ``rules``
+    (:class:`~checkers.recorded.run_data.StepRules`)."""
     from kraftwreck.nodes.server.reexecution import replay
 
     inputs, trace = folder / INPUTS, folder / TRACE
@@ -45,7 +61,8 @@ def replay_node(folder: Path) -> dict[str, Any]:
         changed = _changed(folder)
         if changed is not None:
             return {**result, "same": False, "reason": changed}
-        found = replay(inputs, trace=trace if trace.is_file() else None, node=folder.name)
+        recorded_trace = trace if trace.is_file() else None
+        found = replay(inputs, trace=recorded_trace, node=folder.name, watch=rules)
     except (OSError, ValueError) as error:
         return {**result, "reason": str(error)}
     result |= {
@@ -56,6 +73,8 @@ def replay_node(folder: Path) -> dict[str, Any]:
         "traced": found.traced,
         "torn": found.torn,
     }
+    if rules is not None and rules.broken:
+        result["broken"] = dict(rules.broken)
     if found.mismatch is not None:
         result["reason"] = f"line {found.mismatch.line}: {found.mismatch.reason}"
     return result

@@ -21,7 +21,7 @@ from kraftwreck.harness.simulated.store import read_test
 from kraftwreck.histories.exit_codes import INVALID, UNKNOWN, VALID
 from kraftwreck.histories.verdict import Anomaly, CheckerResult, Validity
 from kraftwreck.nemesis.inject import Injector
-from kraftwreck.runs.node_replay import ReplayAhead, node_folders, replay_node
+from kraftwreck.runs.node_replay import ReplayAhead, node_folders, replay_all
 from kraftwreck.systems.registry import simulated_workload, systems
 from kraftwreck.systems.simulators import load, simulate
 
@@ -50,8 +50,9 @@ def replay_nodes(folder: Path, node: str | None) -> list[dict[str, Any]]:
     """Run the nodes of a real run again from their input logs; return one result for each.
 
     ``same`` is None where there is no input log. Otherwise the result counts the process
-    ``starts``, ``inputs``, ``outputs`` and ``traced`` lines compared. A log that differs from the
-    one on its host (by ``sums.json``) is not run, and ``same`` is False. Raises
+    ``starts``, ``inputs``, ``outputs`` and ``traced`` lines compared. ``broken`` has the rules that
+    a node's steps broke, with explanations; it is left out if there are none. A log that differs
+    from the one on its host (by ``sums.json``) is not run, and ``same`` is False. Raises
     :class:`OptionError` for an unknown node.
     """
     names = [path.name for path in node_folders(folder)]
@@ -60,7 +61,8 @@ def replay_nodes(folder: Path, node: str | None) -> list[dict[str, Any]]:
         raise OptionError(f"{folder}: nothing to replay, the run did not start: {errors[0]}")
     if node is not None and node not in names:
         raise OptionError(f"{folder}: no node {node!r}; it has {', '.join(names) or 'none'}")
-    return [replay_node(folder / "nodes" / name) for name in (names if node is None else [node])]
+    chosen = names if node is None else [node]
+    return replay_all(folder, [folder / "nodes" / name for name in chosen])
 
 
 def without_replay(test: dict[str, Any], results: Sequence[dict[str, Any]]) -> str | None:
@@ -93,7 +95,7 @@ def check_replay(
     ``ahead`` may have done so already with this project's node code.
     A node that cannot be run again is an anomaly: either it is not a pure function of its inputs,
     or its recording was changed. If the node code has changed since the run, a difference proves
-    nothing, and the result is unknown.
+    nothing, and the result is unknown. A step that breaks a rule of the system is an anomaly, too.
     """
     with tested_tree(patch_in(test)) as tree:
         changed = test.get("versions", {}).get("nodes") not in (None, digest(build_archive(tree)))
@@ -115,6 +117,11 @@ def check_replay(
     ]
     if changed and anomalies:
         return CheckerResult(valid="unknown", error="the node code has changed since the run")
+    anomalies += [
+        Anomaly(type=rule, explanation=explanation)
+        for r in results
+        for rule, explanation in r.get("broken", {}).items()
+    ]
     unseen = [f"{r['node']}: {r['reason']}" for r in results if r["same"] is None]
     valid: Validity = "unknown" if unseen or not results else True
     return CheckerResult(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from kraftwreck.histories.message import Message
 
+GROUP = "kraftwreck.recordings"
+"""The entry points of :class:`~checkers.recorded.run_data.Recordings`."""
+
 INPUTS = "inputs.log"
 """The file of a node that has everything that it received."""
 

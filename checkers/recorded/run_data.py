@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from kraftwreck.checkers.calls import Call, pair
-from kraftwreck.checkers.recorded.captured import Captured
+from kraftwreck.checkers.recorded.captured import GROUP, Captured
 from kraftwreck.checkers.recorded.clocks import NodeClock, node_clocks
 from kraftwreck.checkers.recorded.stored_events import stored_events
 from kraftwreck.histories.fault import FaultEvent
@@ -38,16 +38,29 @@ from kraftwreck.histories.undecodable import UNDECODABLE
 FINAL = "final"
 """Label of the disk image taken after the last operation."""
 
-GROUP = "kraftwreck.recordings"
-
 Result = TypeVar("Result")
+
+
+class StepRules(Protocol):
+    """Rules over the steps of one node, a :class:`~nodes.server.reexecution.Watch`; ``broken`` has
+    an explanation for each broken rule."""
+
+    broken: dict[str, str]
+
+    def start(self, recovered: Any, effects: Sequence[Any]) -> None:
+        """Take in the start of a process from the state on its disk."""
+        ...
+
+    def step(self, event: object, effects: Sequence[Any]) -> None:
+        """Take in an event and all effects of its step."""
+        ...
 
 
 class Recordings(Protocol):
     """Reads recordings of one system's nodes from a run folder.
 
     A package adds it with an entry point of the group ``kraftwreck.recordings``, whose name is that
-    of the system. Both raise :class:`~histories.tables.HistoryError`.
+    of the system. Reading raises :class:`~histories.tables.HistoryError`.
     """
 
     def messages(
@@ -55,6 +68,10 @@ class Recordings(Protocol):
     ) -> Captured | None:
         """Return the messages that nodes received, None if they recorded none. ``ids`` are node
         ids by name, ``clocks`` the nodes' clocks."""
+        ...
+
+    def step_rules(self, node: str) -> StepRules | None:
+        """Return the rules that the steps of the node called ``node`` must keep, for its replay."""
         ...
 
     def images(self, run: Path) -> Sequence[Any]:

@@ -42,7 +42,8 @@ def cli(run: Path, node: str | None, json_output: bool) -> None:
 
     RUN may also be a case file of kraftwreck shrink: does it still fail in the same way?
 
-    Exit codes: 0 the same, 1 different, 2 a node left no input log.
+    Exit codes: 0 the same, 1 different, or a step of a node broke a rule, 2 a node left no input
+    log.
     """
     if run.is_file():
         from kraftwreck.campaigns.case_replay import replay_case
@@ -98,9 +99,11 @@ def _show_nodes(results: list[dict[str, Any]], json_output: bool) -> int:
         if "starts" in result:
             text += f" ({_counted(result)})"
         click.echo(text, err=True)
+        for rule, explanation in result.get("broken", {}).items():
+            click.echo(f"  {rule}: {explanation}", err=True)
     click.echo(f"compared: {_counted(totals(results))}", err=True)
     outcomes = {result["same"] for result in results}
-    if False in outcomes:
+    if False in outcomes or any(result.get("broken") for result in results):
         return INVALID
     return UNKNOWN if None in outcomes or not outcomes else VALID
 

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kraftwreck.nodes.consensus.effects import FatalError
 from kraftwreck.nodes.consensus.recovered import Recovered
@@ -28,6 +28,18 @@ class Mismatch:
 
     line: int
     reason: str
+
+
+class Watch(Protocol):
+    """Sees the process starts and the steps of a node that runs again."""
+
+    def start(self, recovered: Recovered, effects: Sequence[NodeEffect]) -> None:
+        """Take in a start from the state on disk, and its effects."""
+        ...
+
+    def step(self, event: object, effects: Sequence[NodeEffect]) -> None:
+        """Take in an event and all effects of its step."""
+        ...
 
 
 @dataclass(slots=True)
@@ -54,6 +66,7 @@ def replay(
     *,
     trace: Path | None = None,
     node: str = "",
+    watch: Watch | None = None,
 ) -> Replayed:
     """Run the node of an input log again, up to the first difference.
 
@@ -61,11 +74,12 @@ def replay(
     process start in the file; the bootstrap snapshot is left out. Later starts are checked against
     the disk of the re-execution. A start with another directory id than the one before has a new,
     freshly formatted disk. With ``trace``, the traces of the processes of ``node`` are compared
-    too. Raises OSError, and ValueError for a file that is not an input log; a changed line is a
-    difference.
+    too. ``watch`` sees all steps that are the same as recorded. Raises OSError, and ValueError for
+    a file that is not an input log; a changed line is a difference.
     """
     run = _Reexecution(path, RecordedDisk(batches, snapshots))
     run.trace = None if trace is None else RecordedTrace(trace, node)
+    run.watch = watch
     number = 0
     try:
         for number, line in sealed_lines(path):
@@ -86,6 +100,7 @@ class _Reexecution:
     def __init__(self, path: Path, disk: RecordedDisk) -> None:
         self.result = Replayed()
         self.trace: RecordedTrace | None = None
+        self.watch: Watch | None = None
         self._path = path
         self._disk = disk
         self._node: Node | None = None
@@ -107,6 +122,9 @@ class _Reexecution:
             if self.trace is not None:
                 self.trace.begin(line["start"])
             effects = self._started(line, recovered)
+            self._compare(number, line, effects)
+            if self.watch is not None and effects is not None and self.result.mismatch is None:
+                self.watch.start(recovered, effects)
         elif not self.result.starts:
             raise ValueError(f"{self._path}, line {number}: the first line is not a process start")
         elif self._node is None:
@@ -114,8 +132,11 @@ class _Reexecution:
             return
         else:
             self.result.inputs += 1
-            effects = self._stepped(self._node, line)
-        self._compare(number, line, effects)
+            event = from_plain(line["event"])
+            effects = self._stepped(self._node, event, line)
+            self._compare(number, line, effects)
+            if self.watch is not None and effects is not None and self.result.mismatch is None:
+                self.watch.step(event, effects)
 
     def _compare(
         self, number: int, line: dict[str, Any], effects: Sequence[NodeEffect] | None
@@ -158,8 +179,7 @@ class _Reexecution:
             self._reason = str(end)
             return None
 
-    def _stepped(self, node: Node, line: dict[str, Any]) -> list[NodeEffect] | None:
-        event = from_plain(line["event"])
+    def _stepped(self, node: Node, event: Any, line: dict[str, Any]) -> list[NodeEffect] | None:
         try:
             return node.step(event, line["now"], line["wall_us"] // 1000)
         except FatalError as end:
