@@ -51,7 +51,7 @@ class RunOptions:
     - ``tables``: Spark computes the tables of a run on hosts
     - ``lacking``: fault drivers that the hosts lack
       (:func:`harness.clusters.providers.lacking`); no fault that needs them is drawn
-    - ``floor``: changes to the least values of a valid run (:func:`checkers.strength.parse_floor`)
+    - ``floor``: changes to the least values of a valid run (:func:`checkers.floor.parse_floor`)
     - ``style``: how faults follow each other (:data:`Style`); ``interval_s``: approximate seconds
       between them (None: the style's default)
     - ``governed``: faults of the style ``swarm`` come in storms, too

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from kraftwreck.checkers.strength import Floor, FloorError, parse_floor
+from kraftwreck.checkers.floor import Floor, FloorError, parse_floor
 from kraftwreck.harness.client import Client
 from kraftwreck.harness.generator import Generator, Planned
 from kraftwreck.harness.options import TRANSACTION, OptionError

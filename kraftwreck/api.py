@@ -7,9 +7,9 @@ Names of other modules may move without notice; these stay, or change with a lin
 from __future__ import annotations
 
 from kraftwreck.checkers.calls import Call as CheckedCall
+from kraftwreck.checkers.floor import Floor
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.checkers.registry import Checker
-from kraftwreck.checkers.strength import Floor
 from kraftwreck.harness.capabilities import (
     CLOCKS,
     DISKS,

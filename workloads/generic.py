@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from kraftwreck.checkers.floor import Floor
 from kraftwreck.checkers.modelled import by_model
-from kraftwreck.checkers.strength import Floor
 from kraftwreck.harness.client import Client
 from kraftwreck.harness.generator import Generator, Planned
 from kraftwreck.harness.options import TRANSACTION

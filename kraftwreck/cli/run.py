@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import sys
 from dataclasses import replace
@@ -12,6 +11,8 @@ from typing import get_args
 import click
 from click.core import ParameterSource
 
+from kraftwreck.cli import end_of_run
+from kraftwreck.cli.end_of_run import say
 from kraftwreck.cli.option_types import INTERVAL, RATE, SECONDS, SEED
 from kraftwreck.cli.own_options import OwnOptionCommand
 from kraftwreck.harness.clusters.cluster import Cluster
@@ -28,20 +29,12 @@ from kraftwreck.harness.patched_nodes import chosen_patch, tested_tree
 from kraftwreck.harness.workload import floor as least
 from kraftwreck.histories.store import make_store
 from kraftwreck.histories.system_name import DEFAULT_SYSTEM
-from kraftwreck.histories.without_pandas import leave_pandas_out
 from kraftwreck.nemesis import registry as faults_registry
 from kraftwreck.pipeline.run_tables import SparkTables
-from kraftwreck.reports.pages import write_pages
-from kraftwreck.runs.judge import show_verdict
 from kraftwreck.runs.one_run import build_libraries
 from kraftwreck.runs.place import place, supported_faults
 from kraftwreck.runs.whole import run_and_judge
 from kraftwreck.systems import registry as systems_registry
-
-
-def say(line: str) -> None:
-    """Print one line for people."""
-    click.echo(line, err=True)
 
 
 @click.command(name="run", cls=OwnOptionCommand, own=lambda options: options.run)
@@ -177,21 +170,10 @@ def _is_default(option: str) -> bool:
 def _test(
     options: RunOptions, cluster: Cluster | None, tree: Path, as_json: bool, instead: str | None
 ) -> int:
-    leave_pandas_out()  # Nothing in this process needs it, and importing it takes long.
+    end_of_run.import_ahead()
     if instead is not None:
         say(f"{instead}: running the same test in the simulator (-c sim) instead")
     say(f"{options.name}: {', '.join(options.faults) or 'no faults'}; seed {options.seed}")
-    tested = run_and_judge(options, cluster, tree, say, SparkTables(say), write_pages)
-    outcome = tested.outcome
-    repeat = repeat_command(options)
-    if outcome.judgeable:
-        # With --json, standard output holds only the JSON.
-        show = say if as_json else click.echo
-        show_verdict(tested.verdict, outcome.folder, repeat, show, instead)
-        for line in outcome.errors:
-            say(f"harness: {line}")
-    else:
-        say(f"run:     {outcome.folder}")
-    if as_json:
-        click.echo(json.dumps(tested.as_json(repeat, instead)))
+    tested = run_and_judge(options, cluster, tree, say, SparkTables(say), end_of_run.write_pages)
+    end_of_run.show(tested, repeat_command(options), as_json, instead)
     return tested.exit_code

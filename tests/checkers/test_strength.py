@@ -8,16 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from kraftwreck.checkers.strength import (
-    NONE,
-    Floor,
-    FloorError,
-    below,
-    check,
-    parse_floor,
-    sentence,
-    strength,
-)
+from kraftwreck.checkers.floor import NONE, Floor, FloorError, parse_floor
+from kraftwreck.checkers.strength import below, check, sentence, strength
 from kraftwreck.histories.fault import FaultEvent
 from kraftwreck.histories.verdict import Verdict
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kraftwreck.checkers.strength import Floor
+from kraftwreck.checkers.floor import Floor
 from kraftwreck.harness.client import Completion, Invocation
 from kraftwreck.harness.generator import Planned
 from kraftwreck.histories.operation import Op
