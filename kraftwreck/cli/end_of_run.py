@@ -1,6 +1,6 @@
 """The end of ``kraftwreck run``: pages and verdict.
 
-What judges a run is imported while hosts come up: that takes half a second.
+Checkers and reports are imported while hosts come up: that takes half a second.
 """
 
 from __future__ import annotations
