@@ -1,4 +1,4 @@
-"""The APIs that a broker serves to clients. It has no data plane and advertises none."""
+"""The APIs that a broker serves to clients."""
 
 from __future__ import annotations
 
@@ -36,7 +36,30 @@ WRITES: Final = (
 FORWARDED: Final = frozenset((*READS, *WRITES))
 CLIENT_APIS: Final = (*LOCAL, *READS, *WRITES)
 
+RECORDS: Final[dict[str, tuple[int, int]]] = {
+    "Produce": (3, 13),
+    "Fetch": (4, 17),
+    "ListOffsets": (1, 7),
+    "OffsetForLeaderEpoch": (2, 4),
+    "DeleteRecords": (0, 2),
+    "InitProducerId": (0, 5),
+}
+"""First and last version of the APIs of a data plane."""
+
 SERVED: Final[tuple[tuple[int, int, int], ...]] = tuple(
     sorted((API_KEYS[api], *SUPPORTED[api]) for api in CLIENT_APIS)
 )
 """The content of ApiVersions responses: (api key, minimum, maximum version)."""
+
+SERVED_WITH_RECORDS: Final[tuple[tuple[int, int, int], ...]] = tuple(
+    sorted(
+        (
+            *SERVED,
+            # Below version 3 there is nothing, but old clients switch compression off for a broker
+            # that does not say 0.
+            *((API_KEYS[api], 0 if api == "Produce" else low, high)
+              for api, (low, high) in RECORDS.items()),
+        )
+    )
+)  # fmt: skip
+"""The same of a broker with a data plane."""

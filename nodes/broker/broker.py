@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kraftwreck.nodes.broker.apis import FORWARDED, LOCAL, SERVED
+from kraftwreck.nodes.broker.apis import FORWARDED, LOCAL, SERVED, SERVED_WITH_RECORDS
 from kraftwreck.nodes.broker.cluster_view import alive_brokers, describe_cluster, some_controller
 from kraftwreck.nodes.broker.data_plane import DataPlane
 from kraftwreck.nodes.broker.forwarding import Forwarding
 from kraftwreck.nodes.broker.leadership import ControllerAddress, Leadership, controller_of
 from kraftwreck.nodes.broker.lifecycle import Life, Lifecycle
+from kraftwreck.nodes.broker.producer_ids import API as INIT_PRODUCER_ID
+from kraftwreck.nodes.broker.producer_ids import ProducerIds
 from kraftwreck.nodes.broker.topic_view import MetadataAnswer, PartitionsAnswer
 from kraftwreck.nodes.consensus.effects import (
     ApiReply,
@@ -53,6 +55,7 @@ class Broker:
         self._correlation = FIRST_CORRELATION
         self._controller: ControllerAddress | None = None
         self._data = DataPlane(config, now) if config.data_plane else None
+        self._producer_ids = ProducerIds(config.node_id, config.request_timeout_ms)
         self._moved = False
         self._recovered = False
         self._held: list[ApiRequest | Request] = []
@@ -77,7 +80,11 @@ class Broker:
     def deadline(self) -> int:
         """The time at which the next :meth:`tick` is due; a far future if none is."""
         controller = self._find_controller()
-        due = min(self._life.deadline(controller), self._forwarding.deadline(controller))
+        due = min(
+            self._life.deadline(controller),
+            self._forwarding.deadline(controller),
+            self._producer_ids.deadline(controller),
+        )
         return due if self._data is None else min(due, self._data.deadline)
 
     def _find_controller(self) -> ControllerAddress | None:
@@ -110,7 +117,8 @@ class Broker:
         Requests wait until the broker has caught up with the metadata once, because before that its
         image is meaningless. Kafka keeps the listener closed for that time.
         """
-        if request.api not in FORWARDED and request.api not in LOCAL:
+        served = request.api in FORWARDED or request.api in LOCAL
+        if not served and (self._data is None or request.api != INIT_PRODUCER_ID):
             raise FatalError(f"the broker does not serve {request.api}")
         if request.api == "ApiVersions":
             self._reply(request, self._api_versions(request))
@@ -138,7 +146,11 @@ class Broker:
 
     def response(self, event: ApiResponseReceived, now: int, wall_ms: int = 0) -> bool:
         """Handle a response from a controller; False if the broker did not wait for it."""
-        mine = self._life.response(event, now) or self._forwarding.response(event, now)
+        mine = (
+            self._life.response(event, now)
+            or self._forwarding.response(event, now)
+            or self._producer_ids.response(event, now)
+        )
         if not mine and self._data is not None:
             mine = self._data.response(event, now, wall_ms)
         self._collect()
@@ -169,6 +181,10 @@ class Broker:
         sends = self._forwarding.tick(controller, self._correlation, now)
         self._correlation += len(sends)
         self._effects.extend(sends)
+        asked = self._producer_ids.tick(controller, self.epoch, self._correlation, now)
+        if asked is not None:
+            self._correlation += 1
+            self._effects.append(asked)
         self._collect()
         if self._data is not None:
             self._run_data(self._data, now, wall_ms)
@@ -193,6 +209,8 @@ class Broker:
     def _answer(self, request: ApiRequest, now: int) -> None:
         if request.api in FORWARDED:
             self._forwarding.take_in(request, now)
+        elif request.api == INIT_PRODUCER_ID:
+            self._producer_ids.handle(request, now)
         else:
             self._reply(request, self._local(request))
 
@@ -211,10 +229,12 @@ class Broker:
 
     def _api_versions(self, request: ApiRequest) -> Body:
         image, level = self._image.stable, self._quorum.kraft_version
-        return api_versions(image, request.version, SERVED, level)
+        served = SERVED if self._data is None else SERVED_WITH_RECORDS
+        return api_versions(image, request.version, served, level)
 
     def _reply(self, request: ApiRequest, body: Body) -> None:
         self._effects.append(ApiReply(request.token, body))
 
     def _collect(self) -> None:
         self._effects.extend(self._forwarding.take_replies())
+        self._effects.extend(self._producer_ids.take_replies())

@@ -46,12 +46,17 @@ SUPPORTED: Final[dict[str, tuple[int, int]]] = {
     "AlterPartition": (2, 3),
     "AssignReplicasToDirs": (0, 0),
     "Envelope": (0, 0),
+    # Producers, consumers and followers.
+    "Produce": (3, 13),
+    "ListOffsets": (1, 11),
+    "OffsetForLeaderEpoch": (2, 4),
+    "DeleteRecords": (0, 2),
+    "InitProducerId": (0, 5),
     # Clients.
     "ApiVersions": (0, 4),
     "Metadata": (0, 13),
     "DescribeCluster": (0, 2),
     "DescribeTopicPartitions": (0, 0),
-    "OffsetForLeaderEpoch": (2, 4),
     "CreateTopics": (2, 7),
     "DeleteTopics": (1, 6),
     "CreatePartitions": (0, 3),
@@ -65,10 +70,9 @@ SUPPORTED: Final[dict[str, tuple[int, int]]] = {
 }
 """First and last supported version: those that a node may serve and those that it may send.
 
-Each listener decides which of them it serves. Fetch is supported for the quorum only. A schema may
-have later versions (ApiVersions 5) that are not supported yet. Once Produce is added it must be
-advertised from version 0, though 3 is the first served: otherwise old clients switch compression
-off.
+Each listener decides which of them it serves; those of the records of users are in
+:mod:`nodes.broker.apis`. A schema may have later versions (ApiVersions 5) that are not supported
+yet.
 """
 
 MOST_HEADER_TAGS: Final = 100

@@ -51,10 +51,21 @@ _LARGE: Final[dict[str, Limit]] = {
 }
 
 
-LARGEST: Final = max(limit.size for limit in _LARGE.values())
+_OF_RECORDS: Final[dict[str, Limit]] = {
+    # ``socket.request.max.bytes``.
+    "Produce": Limit(100 << 20, 50_000),
+    "Fetch": PARTITIONS,
+    "ListOffsets": PARTITIONS,
+    "OffsetForLeaderEpoch": PARTITIONS,
+    "DeleteRecords": PARTITIONS,
+    "InitProducerId": SMALL,
+}
+"""Requests for the records of partitions, on the listener of a broker."""
+
+LARGEST: Final = max(limit.size for limit in (*_LARGE.values(), *_OF_RECORDS.values()))
 """Bytes of the largest request of any API."""
 
 
-def limit_of(api: str) -> Limit:
-    """Return the limit of requests of ``api``."""
-    return _LARGE.get(api, SMALL)
+def limit_of(api: str, *, of_records: bool = False) -> Limit:
+    """Return the limit of requests of ``api``: the quorum's, or those ``of_records`` of users."""
+    return (_OF_RECORDS if of_records else _LARGE).get(api, SMALL)

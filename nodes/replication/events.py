@@ -97,6 +97,18 @@ class SegmentClosed:
     max_timestamp: int
 
 
+@dataclass(slots=True)
+class AppendFailed:
+    """An Append was not carried out, as the disk is full: the log still ends at ``end_offset``.
+
+    It follows the step of the Append at once. Answers of that step that say otherwise were not
+    given; the shell gave KAFKA_STORAGE_ERROR.
+    """
+
+    key: PartitionKey
+    end_offset: int
+
+
 # --- requests of clients and of followers -----------------------------------------------
 
 
@@ -240,7 +252,7 @@ Request = (
 )
 """The requests of clients and followers."""
 
-FromShell = LogOpened | SegmentClosed | FetchAnswered | OffsetsAnswered | Request
+FromShell = LogOpened | SegmentClosed | AppendFailed | FetchAnswered | OffsetsAnswered | Request
 """The events of the shell; all others come from the broker itself."""
 
 Event = Tick | Published | AlterPartitionAnswered | FromShell

@@ -58,6 +58,12 @@ class Fetchers:
             if not parts:
                 del self._leaders[old.leader]
 
+    def delay(self, key: PartitionKey) -> None:
+        """Fetch this partition later, since its batches cannot be written now."""
+        each = self._following.get(key)
+        if each is not None:
+            each.due = self._with.now + BACKOFF_US
+
     def fetched(self, event: FetchAnswered) -> None:
         """Use a leader's answer."""
         sent = self._fetches.pop(event.correlation, None)

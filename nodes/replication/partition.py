@@ -206,6 +206,15 @@ class Partition:
         if new_epoch:
             self._write_epochs(log)
 
+    def append_failed(self, log: LogView, end_offset: int) -> None:
+        """Take back the batches from ``end_offset`` on, which are not on the disk.
+
+        Nobody has seen them, nor a high watermark above ``end_offset``.
+        """
+        log.truncate(end_offset)
+        self.hw = min(self.hw, log.end)
+        self.with_.changed.add(self.key)
+
     def advance(self) -> None:
         """Raise the high watermark as far as the replicas allow."""
         log, in_sync, ours = self.log, self.in_sync, self.with_

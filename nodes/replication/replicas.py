@@ -18,6 +18,7 @@ from kraftwreck.nodes.replication.effects import (
 )
 from kraftwreck.nodes.replication.events import (
     AlterPartitionAnswered,
+    AppendFailed,
     Assignment,
     DeleteRecordsReceived,
     EpochEndsReceived,
@@ -103,6 +104,11 @@ class Replicas:
                 partition = self.partitions.get(event.key)
                 if partition is not None and partition.log is not None:
                     partition.log.segments.append(event)
+            case AppendFailed():
+                partition = self.partitions.get(event.key)
+                if partition is not None and partition.log is not None:
+                    partition.append_failed(partition.log, event.end_offset)
+                    self._fetchers.delay(event.key)
             case AlterPartitionAnswered():
                 self._altered(event, now)
             case OffsetsAnswered():

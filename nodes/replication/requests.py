@@ -7,6 +7,7 @@ from typing import Final
 
 from kraftwreck.nodes.protocol.errors import (
     INVALID_REQUIRED_ACKS,
+    KAFKA_STORAGE_ERROR,
     NONE,
     NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     NOT_LEADER_OR_FOLLOWER,
@@ -81,8 +82,10 @@ class Producing:
 
     @staticmethod
     def _outcome(partition: Partition | None, end: int) -> int | None:
-        if partition is None or not partition.leading:
+        if partition is None or not partition.leading or partition.log is None:
             return NOT_LEADER_OR_FOLLOWER
+        if end > partition.log.end:
+            return KAFKA_STORAGE_ERROR
         if partition.hw < end:
             return None
         if len(partition.in_sync.maximal) < partition.min_insync:

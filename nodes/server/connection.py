@@ -7,6 +7,7 @@ stderr, and never harms the node: see Kafka's ``SocketServer`` for the same rule
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, cast
@@ -29,9 +30,18 @@ from kraftwreck.nodes.protocol.apis import (
 from kraftwreck.nodes.protocol.codec import ProtocolError, decode
 from kraftwreck.nodes.protocol.errors import UNSUPPORTED_VERSION
 from kraftwreck.nodes.protocol.limits import LARGEST, limit_of
+from kraftwreck.nodes.replication.effects import Silent
 from kraftwreck.nodes.server.admission import Admission
 from kraftwreck.nodes.server.console import say
 from kraftwreck.nodes.server.listeners import Listener
+from kraftwreck.nodes.server.record_requests import (
+    HANDLED,
+    Answer,
+    Call,
+    RecordRequests,
+    answered_early,
+    event_of,
+)
 from kraftwreck.nodes.server.wire import (
     Body,
     Endpoints,
@@ -47,6 +57,7 @@ REQUEST_WEIGHT: Final = 64 << 10
 """Bytes that an unanswered request counts for."""
 TURN_S: Final = 0.01
 """Time for one connection's requests before those of others."""
+_MS: Final = 1_000_000
 _LENGTH: Final = 4
 _KEY_END: Final = 6
 
@@ -54,7 +65,7 @@ _KEY_END: Final = 6
 class _Slot:
     """A request that waits for its answer, and for the answers before it."""
 
-    __slots__ = ("api", "connection", "correlation", "frame", "token", "version")
+    __slots__ = ("api", "call", "connection", "correlation", "frame", "token", "version")
 
     def __init__(self, connection: Connection, api: str, version: int, correlation: int) -> None:
         self.connection = connection
@@ -62,14 +73,24 @@ class _Slot:
         self.version = version
         self.correlation = correlation
         self.frame: bytes | None = None
+        self.call: Call | None = None
         self.token = -1
 
 
 class Requests:
-    """Requests that the node has not answered yet, by token."""
+    """Requests that the node has not answered yet, by token.
 
-    def __init__(self, submit: Callable[[Event], None], endpoints: Endpoints) -> None:
+    ``records`` translates those for the records of partitions; None: there are none.
+    """
+
+    def __init__(
+        self,
+        submit: Callable[[Event], None],
+        endpoints: Endpoints,
+        records: RecordRequests | None = None,
+    ) -> None:
         self.submit = submit
+        self.records = records
         self._endpoints = endpoints
         self._slots: dict[int, _Slot] = {}
         self._next = 0
@@ -104,6 +125,45 @@ class Requests:
                 body = response_to_body(effect.message, slot.version, self._endpoints, slot.api)
             frame = encode_response(slot.api, slot.version, slot.correlation, body)
         except Exception as error:  # an answer that cannot be encoded concerns its client only
+            slot.connection.close(f"cannot answer {slot.api}: {error!r}")
+            return
+        slot.connection.answer(slot, frame)
+
+    def begin_records(self, slot: _Slot, frame: bytes, offset: int) -> None:
+        """Read a request for records and pass it to the node. Raises ProtocolError."""
+        assert self.records is not None
+        token = self.open(slot)
+        try:
+            slot.call = self.records.read(
+                slot.api, slot.version, frame, offset, token=token, wall_ms=time.time_ns() // _MS
+            )
+        except ProtocolError:
+            self.forget((slot,))
+            raise
+        answer = answered_early(slot.call)
+        if answer is None:
+            self.records.submit(event_of(slot.call))
+        else:
+            answer.token = token
+            self.reply_records(answer)
+
+    def reply_records(self, answer: Answer) -> None:
+        """Answer a request for records; nothing happens if its client has disconnected."""
+        slot = self._slots.pop(answer.token, None)
+        if slot is None:
+            return
+        assert self.records is not None and slot.call is not None
+        if isinstance(answer, Silent):
+            if self.records.closes(slot.call, answer):
+                # Only this tells a producer with acks 0 that something is wrong.
+                slot.connection.close("a Produce with acks 0 failed")
+            else:
+                slot.connection.answer(slot, b"")
+            return
+        try:
+            body = self.records.body(slot.call, answer)
+            frame = encode_response(slot.api, slot.version, slot.correlation, body)
+        except Exception as error:  # a part of a log that cannot be read concerns its readers
             slot.connection.close(f"cannot answer {slot.api}: {error!r}")
             return
         slot.connection.answer(slot, frame)
@@ -238,7 +298,8 @@ class Connection(asyncio.Protocol):
             called = f"api {key}" if name is None else f"{name} (api {key})"
             self.close(f"{called} is not served on the listener {self._listener.name}")
             return False
-        if size > limit_of(name).size:
+        of_records = name in self._listener.records
+        if size > limit_of(name, of_records=of_records).size:
             self.close(f"a {name} request of {size} bytes is too long")
             return False
         return True
@@ -248,9 +309,15 @@ class Connection(asyncio.Protocol):
             key, version, correlation, _, offset = decode_request_header(frame)
             api = NAMES[key]
             slot = _Slot(self, api, version, correlation)
-            low, high = SUPPORTED[api]
+            low, high = self._listener.versions(api)
             if not low <= version <= high:
                 self._unsupported(slot)
+                return
+            if api in HANDLED and api in self._listener.records:
+                self.has_asked = True
+                self._slots.append(slot)
+                self._throttle()
+                self._requests.begin_records(slot, frame, offset)
                 return
             body, _ = decode(f"{api}Request", version, frame, offset, limit_of(api).items)
         except ProtocolError as error:
@@ -280,8 +347,9 @@ class Connection(asyncio.Protocol):
             return
         ranges = [
             {"api_key": API_KEYS[api], "min_version": low, "max_version": high}
-            for api, (low, high) in sorted(SUPPORTED.items())
+            for api in sorted(SUPPORTED)
             if api in self._listener.served
+            for low, high in (self._listener.versions(api),)
         ]
         slot.version = 0
         self._slots.append(slot)
@@ -293,13 +361,16 @@ class Connection(asyncio.Protocol):
         self.answer(slot, encode_response(slot.api, slot.version, slot.correlation, body))
 
     def answer(self, slot: _Slot, frame: bytes) -> None:
-        """Send ``frame`` as the answer to ``slot``, after the answers before it."""
-        slot.frame = len(frame).to_bytes(_LENGTH, "big") + frame
+        """Send ``frame`` as the answer to ``slot``, after the answers before it.
+
+        An empty one is not sent.
+        """
+        slot.frame = len(frame).to_bytes(_LENGTH, "big") + frame if frame else b""
         self._ready_bytes += len(slot.frame)
         while self._slots and self._slots[0].frame is not None:
             frame = self._slots.popleft().frame or b""
             self._ready_bytes -= len(frame)
-            if self._transport is not None:
+            if self._transport is not None and frame:
                 self._transport.write(frame)
         self._touch()
         self._throttle()

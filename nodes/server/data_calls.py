@@ -124,6 +124,7 @@ class ProduceCall:
             batch = self._checked(view, part, version, wall_ms)
             if batch is not None:
                 batches[key] = batch
+        self.partitions = tuple(batches)
         self.event = (
             come.ProduceReceived(token, request.acks, request.timeout_ms, tuple(batches.items()))
             if batches

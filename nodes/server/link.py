@@ -29,6 +29,11 @@ _CORRELATION_MASK: Final = 2**31 - 1
 _WILDCARDS: Final = ("", "0.0.0.0", "::")  # noqa: S104  # compared with, never bound to
 
 
+def local_address(listener: Endpoint) -> tuple[str, int] | None:
+    """Return the source address for packets to peers, None for any."""
+    return None if listener.host in _WILDCARDS else (listener.host, 0)
+
+
 class Link:
     """A connection to ``endpoint``, opened when it is needed.
 
@@ -39,7 +44,7 @@ class Link:
     def __init__(self, node_id: int, endpoint: Endpoint, listener: Endpoint) -> None:
         self.endpoint = endpoint
         self._client_id = f"node-{node_id}"
-        self._local = None if listener.host in _WILDCARDS else (listener.host, 0)
+        self._local = local_address(listener)
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._versions: dict[str, tuple[int, int]] = {}

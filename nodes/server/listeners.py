@@ -8,19 +8,22 @@ client can join the quorum, or send an Envelope for another client, through the 
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from kraftwreck.nodes.broker.apis import CLIENT_APIS as BROKER_APIS
+from kraftwreck.nodes.broker.apis import RECORDS
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.metadata.served import CLIENT_APIS as CONTROLLER_APIS
+from kraftwreck.nodes.protocol.apis import SUPPORTED
 from kraftwreck.nodes.server.addresses import BROKER, CONTROLLER, ConfigError
 from kraftwreck.nodes.server.shapes import QUORUM_APIS
 
 QUORUM: Final = frozenset(QUORUM_APIS)
 SERVED: Final = {
     CONTROLLER: QUORUM | frozenset(CONTROLLER_APIS),
-    BROKER: frozenset(BROKER_APIS),
+    BROKER: frozenset((*BROKER_APIS, *RECORDS)),
 }
 
 
@@ -28,17 +31,27 @@ SERVED: Final = {
 class Listener:
     """A listener: its name, the APIs it serves, and those of them that the quorum answers.
 
-    A broker forwards AddRaftVoter instead of passing it to the quorum.
+    A broker forwards AddRaftVoter instead of passing it to the quorum. ``records`` are the APIs for
+    the records of users, with their versions; InitProducerId is decoded like any other.
     """
 
     name: str
     served: frozenset[str]
     quorum: frozenset[str]
+    records: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @staticmethod
-    def called(name: str) -> Listener:
-        """Return the listener of this name."""
-        return Listener(name, SERVED[name], QUORUM if name == CONTROLLER else frozenset())
+    def called(name: str, *, records: bool = False) -> Listener:
+        """Return the listener of this name; a broker's serves ``records`` if it stores any."""
+        if name == CONTROLLER:
+            return Listener(name, SERVED[name], QUORUM)
+        if not records:
+            return Listener(name, frozenset(BROKER_APIS), frozenset())
+        return Listener(name, SERVED[name], frozenset(), RECORDS)
+
+    def versions(self, api: str) -> tuple[int, int]:
+        """Return the first and the last version of ``api`` that is served here."""
+        return self.records.get(api) or SUPPORTED[api]
 
 
 def bind(endpoint: Endpoint) -> socket.socket:

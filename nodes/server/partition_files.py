@@ -7,11 +7,12 @@ it, or with the id of another topic, holds nothing of use.
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from struct import Struct
-from typing import Final
+from typing import Final, get_args
 
 from kraftwreck.nodes.log.batch import parse_header
 from kraftwreck.nodes.log.media import PLAIN, Media
@@ -29,8 +30,9 @@ from kraftwreck.nodes.log.partition.checkpoints import (
 from kraftwreck.nodes.log.partition.partition_log import Extent, PartitionLog, Slice
 from kraftwreck.nodes.log.partition.producer_snapshot import ProducerEntry
 from kraftwreck.nodes.log.partition.settings import LogSettings
+from kraftwreck.nodes.log.partition.times import offset_at
 from kraftwreck.nodes.replication import effects as data
-from kraftwreck.nodes.replication.events import LogOpened, SegmentClosed
+from kraftwreck.nodes.replication.events import AppendFailed, LogOpened, SegmentClosed
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey, batch_of
 from kraftwreck.nodes.replication.producers import KEPT
 
@@ -44,11 +46,15 @@ DiskEffect = (
     | data.WriteEpochs
     | data.WriteHighWatermarks
 )
+DISK_EFFECTS: Final = get_args(DiskEffect)
+DiskEvent = LogOpened | SegmentClosed | AppendFailed
 
 _OFFSET: Final = Struct(">q")
 _EPOCH: Final = Struct(">i")
 _EPOCH_AT: Final = 12
 _SEQUENCES: Final = 1 << 31
+_LARGEST_TIMESTAMP: Final = -3
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class _Replica:
@@ -128,7 +134,8 @@ class PartitionFiles:
     truncations and checkpoints are durable on return. Invariant: at any moment the recovery point
     in the checkpoint is at most the end of the log, and all below it is durable.
 
-    All methods raise OSError, after which the process must end. The constructor and
+    A full disk fails single appends, see AppendFailed. All methods raise OSError, after which the
+    process must end. The constructor and
     :meth:`carry_out` also raise CheckpointError and LogCorruptError for damage that no crash
     explains.
     """
@@ -147,12 +154,23 @@ class PartitionFiles:
         self._settings = settings
         self._media = media
         self._orderly = orderly
+        self.full: set[PartitionKey] = set()
+        """Logs for whose batches there was no room in the step that is being carried out."""
         self._replicas: dict[PartitionKey, _Replica] = {}
         self._watermarks = self._read(HIGH_WATERMARKS)
         self._points = self._read(RECOVERY_POINTS)
         self._starts = self._read(LOG_STARTS)
 
-    def carry_out(self, effect: DiskEffect) -> list[LogOpened | SegmentClosed]:
+    def carry_out_all(self, effects: Iterable[object]) -> list[DiskEvent]:
+        """Carry out those of a step's effects that are of this disk, and return their events."""
+        self.full.clear()
+        events: list[DiskEvent] = []
+        for effect in effects:
+            if isinstance(effect, DISK_EFFECTS):
+                events += self.carry_out(effect)
+        return events
+
+    def carry_out(self, effect: DiskEffect) -> list[DiskEvent]:
         """Carry out one effect, and return the events that it causes, in order."""
         match effect:
             case data.OpenLog():
@@ -175,9 +193,42 @@ class PartitionFiles:
                 self._write(HIGH_WATERMARKS, self._watermarks)
         return []
 
+    def read(self, key: PartitionKey, wanted: data.Slice, limit: int) -> bytes:
+        """Return the bytes that an answer to a Fetch names: at least one batch, or up to ``limit``.
+
+        Empty if the log has none of them any longer.
+        """
+        found = self.slice(key, data.Slice(
+            wanted.offset, wanted.end_offset, min(wanted.max_bytes, limit)
+        ))  # fmt: skip
+        if found is None:
+            return b""
+        return self._media.read_at(found.path, found.position, found.length)
+
+    def look_up(self, key: PartitionKey, wanted: data.Lookup) -> tuple[int, int, int] | None:
+        """Return offset, timestamp and leader epoch of the record that ListOffsets asks for."""
+        replica = self._replicas.get(key)
+        if replica is None:
+            return None
+        log, timestamp = replica.log, wanted.timestamp
+        if timestamp == _LARGEST_TIMESTAMP:
+            largest = log.largest_timestamp()
+            if largest is None:
+                return None
+            timestamp = largest[1][1].max_timestamp
+        return offset_at(log, self._media, timestamp, wanted.start_offset, wanted.end_offset)
+
+    def end_of(self, key: PartitionKey) -> int:
+        """Return the offset of the next record of a log, -1 if there is no log."""
+        replica = self._replicas.get(key)
+        return -1 if replica is None else replica.log.end_offset
+
     def slice(self, key: PartitionKey, wanted: data.Slice) -> Slice | None:
         """Return where the bytes are that an answer to a Fetch names, None if there are none."""
-        log = self._replicas[key].log
+        replica = self._replicas.get(key)
+        if replica is None:
+            return None
+        log = replica.log
         if not log.start_offset <= wanted.offset <= log.end_offset:
             return None
         return log.read(wanted.offset, wanted.end_offset, wanted.max_bytes)
@@ -201,7 +252,7 @@ class PartitionFiles:
     def _folder(self, name: TopicPartition) -> Path:
         return self._directory / f"{name[0]}-{name[1]}"
 
-    def _open(self, key: PartitionKey) -> list[LogOpened | SegmentClosed]:
+    def _open(self, key: PartitionKey) -> list[DiskEvent]:
         replica = self._replicas.get(key)
         if replica is None:
             replica = _Replica((self._name_of(key[0]), key[1]))
@@ -217,9 +268,7 @@ class PartitionFiles:
             )
             self._replicas[key] = replica
         replica.rebuild()
-        events: list[LogOpened | SegmentClosed] = [
-            replica.opened(key, self._watermarks.get(replica.name, 0))
-        ]
+        events: list[DiskEvent] = [replica.opened(key, self._watermarks.get(replica.name, 0))]
         events.extend(_closed(key, each) for each in replica.log.extents[:-1])
         return events
 
@@ -257,15 +306,28 @@ class PartitionFiles:
             replica.log.discard()
             self._empty(replica.name)
 
-    def _append(self, effect: data.Append) -> list[LogOpened | SegmentClosed]:
+    def _append(self, effect: data.Append) -> list[DiskEvent]:
+        if effect.key in self.full:
+            return []  # It would leave a gap.
         replica, batch = self._replicas[effect.key], effect.batch
         assert isinstance(batch.handle, bytes | bytearray | memoryview)
         content = bytearray(batch.handle)
         _OFFSET.pack_into(content, 0, batch.base_offset)
         _EPOCH.pack_into(content, _EPOCH_AT, batch.leader_epoch)
-        rolled = replica.log.append(content, [parse_header(content)])
-        replica.note(batch)
-        return [_closed(effect.key, replica.log.extents[-2])] if rolled else []
+        log = replica.log
+        segment = log.active_base
+        events: list[DiskEvent] = []
+        try:
+            log.append(content, [parse_header(content)])
+            replica.note(batch)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            self.full.add(effect.key)
+            events.append(AppendFailed(effect.key, log.end_offset))
+        if log.active_base != segment:
+            events.append(_closed(effect.key, log.extents[-2]))
+        return events
 
     def _truncate(self, key: PartitionKey, end_offset: int) -> None:
         replica = self._replicas[key]

@@ -2,18 +2,22 @@
 
 JSON has neither bytes nor tuples nor numbers as keys: bytes become ``{"$b": base64}``, tuples
 ``{"$t": [...]}``, and a dataclass ``{"$": its name, field: value, ...}``. Keys of decoded messages
-are identifiers, so they never begin with ``$``.
+are identifiers, so they never begin with ``$``. A batch of records becomes its header,
+``{"$h": [...]}``: the node knows no more of it.
 """
 
 from __future__ import annotations
 
 import base64
-from dataclasses import fields, is_dataclass
-from typing import Any, Final
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any, Final, get_args
 
 from kraftwreck.nodes.consensus import effects
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.consensus.kraft import messages
+from kraftwreck.nodes.replication import events
+from kraftwreck.nodes.replication.headers import Batch
 from kraftwreck.nodes.server import raft_wire
 
 _CLASSES: Final[dict[str, type]] = {
@@ -44,8 +48,14 @@ _CLASSES: Final[dict[str, type]] = {
         messages.ApiVersionsRequest,
         messages.ApiVersionsResponse,
         *raft_wire.MESSAGES,
+        *get_args(events.FromShell),
+        events.FetchPart,
+        events.FetchedPart,
     )
 }
+_FIELDS: Final = {name: tuple(each.name for each in fields(cls)) for name, cls in _CLASSES.items()}
+_HEADER: Final = tuple(field.name for field in fields(Batch) if field.name != "handle")
+_header_of: Final = attrgetter(*_HEADER)
 
 
 def to_plain(value: Any) -> Any:
@@ -60,10 +70,13 @@ def to_plain(value: Any) -> Any:
         return {"$t": [to_plain(inner) for inner in value]}
     if isinstance(value, dict):
         return {key: to_plain(inner) for key, inner in value.items()}
-    if is_dataclass(value) and type(value).__name__ in _CLASSES:
-        plain: dict[str, Any] = {"$": type(value).__name__}
-        for field in fields(value):
-            plain[field.name] = to_plain(getattr(value, field.name))
+    if isinstance(value, Batch):
+        return {"$h": _header_of(value)}
+    kind = type(value).__name__
+    if kind in _CLASSES:
+        plain: dict[str, Any] = {"$": kind}
+        for name in _FIELDS[kind]:
+            plain[name] = to_plain(getattr(value, name))
         return plain
     raise TypeError(f"cannot write a {type(value).__name__} to the input log")
 
@@ -78,6 +91,8 @@ def from_plain(value: Any) -> Any:
         return base64.b64decode(value["$b"], validate=True)
     if "$t" in value:
         return tuple(from_plain(inner) for inner in value["$t"])
+    if "$h" in value:
+        return Batch(*value["$h"])
     if "$" in value:
         cls = _CLASSES.get(value["$"])
         if cls is None:

@@ -24,6 +24,10 @@ Properties, with their defaults:
 * ``metadata.log.segment.bytes``, ``metadata.log.segment.ms``: when a segment ends, 1 GiB and 7 d
 * ``broker.session.timeout.ms``, ``broker.heartbeat.interval.ms``: 9000 and 2000
 * ``initial.broker.registration.timeout.ms``: when a starting broker gives up, 60000
+* ``replica.lag.time.max.ms``: how long a replica may lag before it leaves the ISR, 30000
+* ``log.segment.bytes``, ``log.roll.ms``, ``log.index.interval.bytes``: when a segment of a user
+  partition ends, and how dense its indexes are: 1 GiB, 7 d and 4096
+* ``kraftwreck.data.plane``: the broker stores and serves records, true
 * ``num.partitions``, ``default.replication.factor``, ``min.insync.replicas``: 1 each
 * ``kraftwreck.node.name``: name in traces, ``n<node.id>``
 * ``kraftwreck.seed``: key of every random choice, 0
@@ -47,6 +51,7 @@ from typing import Any, Final
 
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.log.layout import DEFAULT_SEGMENT_BYTES, DEFAULT_SEGMENT_MS
+from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.nodes.server.addresses import (
     BROKER,
@@ -63,6 +68,7 @@ __all__ = ["ConfigError", "ServerConfig", "load_config", "parse_properties", "se
 
 VOTERS: Final = "controller.quorum.voters"
 SERVERS: Final = "controller.quorum.bootstrap.servers"
+DATA_PLANE: Final = "kraftwreck.data.plane"
 AUTO_JOIN: Final = "controller.quorum.auto.join.enable"
 
 _NUMBERS: Final[Mapping[str, tuple[str, int]]] = {
@@ -87,6 +93,7 @@ _NUMBERS: Final[Mapping[str, tuple[str, int]]] = {
     "num.partitions": ("default_partitions", 1),
     "default.replication.factor": ("default_replication", 1),
     "min.insync.replicas": ("min_insync_replicas", 1),
+    "replica.lag.time.max.ms": ("replica_lag_time_max_ms", 1),
     "kraftwreck.seed": ("seed", 0),
     "kraftwreck.clean.interval.ms": ("clean_interval_ms", 1),
     "kraftwreck.snapshot.piece.records": ("snapshot_piece_records", 1),
@@ -97,6 +104,12 @@ _SEGMENT: Final[Mapping[str, int]] = {
     "metadata.log.segment.bytes": DEFAULT_SEGMENT_BYTES,
     "metadata.log.segment.ms": DEFAULT_SEGMENT_MS,
 }
+_LOG: Final[Mapping[str, tuple[str, int]]] = {
+    "log.segment.bytes": ("segment_bytes", 14),
+    "log.roll.ms": ("segment_ms", 1),
+    "log.index.interval.bytes": ("index_interval_bytes", 0),
+}
+"""Property → field of LogSettings and its smallest value."""
 _FIXED: Final[Mapping[str, str]] = {
     "controller.listener.names": CONTROLLER,
     "inter.broker.listener.name": BROKER,
@@ -115,6 +128,7 @@ _OPTIONAL: Final = (
     "kraftwreck.trace.file",
     "kraftwreck.input.log",
     "kraftwreck.write.loss",
+    DATA_PLANE,
 )
 
 
@@ -145,6 +159,8 @@ class ServerConfig:
     trace_file: Path | None
     input_log: Path | None
     numbers: Mapping[str, int]
+    data_plane: bool
+    log_settings: LogSettings
 
     @property
     def address(self) -> Endpoint:
@@ -175,6 +191,7 @@ class ServerConfig:
             broker_incarnation=broker_incarnation,
             previous_broker_epoch=previous_broker_epoch,
             rack=self.rack,
+            data_plane=self.data_plane,
         )
         numbers: dict[str, Any] = dict(self.numbers)
         return replace(config, **numbers)
@@ -235,6 +252,11 @@ def server_config(properties: Mapping[str, str]) -> ServerConfig:
     segment_bytes, segment_ms = (
         _number(name, properties.get(name, str(default)), 1) for name, default in _SEGMENT.items()
     )
+    log_numbers: dict[str, Any] = {
+        field: _number(name, properties[name], least)
+        for name, (field, least) in _LOG.items()
+        if name in properties
+    }
     return ServerConfig(
         node_id=node_id,
         node_name=properties.get("kraftwreck.node.name") or f"n{node_id}",
@@ -261,11 +283,13 @@ def server_config(properties: Mapping[str, str]) -> ServerConfig:
             for name, (field, least) in _NUMBERS.items()
             if name in properties
         },
+        data_plane=broker and _flag(properties, DATA_PLANE, "true"),
+        log_settings=replace(LogSettings(), **log_numbers),
     )
 
 
 def _check_names(properties: Mapping[str, str]) -> None:
-    known = {*_NUMBERS, *_SEGMENT, *_FIXED, *_REQUIRED, *_OPTIONAL}
+    known = {*_NUMBERS, *_SEGMENT, *_LOG, *_FIXED, *_REQUIRED, *_OPTIONAL}
     for name in properties:
         if name not in known:
             raise ConfigError(f"unknown property {name}: remove it or correct its name")
@@ -339,8 +363,8 @@ def _number(name: str, text: str, least: int) -> int:
     return int(text)
 
 
-def _flag(properties: Mapping[str, str], name: str) -> bool:
-    text = properties.get(name, "false")
+def _flag(properties: Mapping[str, str], name: str, default: str = "false") -> bool:
+    text = properties.get(name, default)
     if text not in ("true", "false"):
         raise ConfigError(f"{name}={text} is not true or false")
     return text == "true"

@@ -14,7 +14,7 @@ from kraftwreck.nodes.consensus.recovered import Recovered
 from kraftwreck.nodes.log import crc
 from kraftwreck.nodes.log.files import LogCorruptError
 from kraftwreck.nodes.log.format import FormatError, load_meta
-from kraftwreck.nodes.log.media import PLAIN
+from kraftwreck.nodes.log.media import PLAIN, Media
 from kraftwreck.nodes.log.quorum_state import QuorumStateError
 from kraftwreck.nodes.log.uuids import random_uuid
 from kraftwreck.nodes.log.write_loss import WriteLossMedia
@@ -24,13 +24,17 @@ from kraftwreck.nodes.server import clean_shutdown
 from kraftwreck.nodes.server.addresses import ConfigError
 from kraftwreck.nodes.server.admission import Admission, backlog
 from kraftwreck.nodes.server.calls import Calls
+from kraftwreck.nodes.server.clean_shutdown import UNCLEAN
 from kraftwreck.nodes.server.connection import Connection, Requests
 from kraftwreck.nodes.server.console import say
-from kraftwreck.nodes.server.exit_status import FATAL
+from kraftwreck.nodes.server.exit_status import FATAL, STOPPED
 from kraftwreck.nodes.server.input_log import InputLog
 from kraftwreck.nodes.server.listeners import Listener, bind
+from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.nodes.server.peers import Peers
 from kraftwreck.nodes.server.properties import ServerConfig
+from kraftwreck.nodes.server.record_requests import ImageTopics, RecordRequests
+from kraftwreck.nodes.server.replica_fetches import ReplicaFetches
 from kraftwreck.nodes.server.shell import (
     BROKER_SHUTDOWN_LIMIT_S,
     SHUTDOWN_LIMIT_S,
@@ -78,7 +82,7 @@ def _run_bound(
             random_uuid(),
             clean_shutdown.take(config.log_dir),
         )
-        status, broker_epoch = asyncio.run(_serve(config, node_config, storage, sockets))
+        status, broker_epoch = asyncio.run(_serve(config, node_config, storage, sockets, media))
     finally:
         storage.close()
     if broker_epoch >= 0:
@@ -91,6 +95,7 @@ async def _serve(
     node_config: NodeConfig,
     storage: Storage,
     sockets: Mapping[str, socket.socket],
+    media: Media,
 ) -> tuple[int, int]:
     """Run the node; return the exit status and the epoch of a broker that stopped cleanly."""
     loop = asyncio.get_running_loop()
@@ -106,23 +111,29 @@ async def _serve(
         inputs.start(*recovered, now, wall_us, None)
         say(f"fatal: {error}")
         traces.fatal(str(error), now, wall_us)
-        return FATAL, clean_shutdown.UNCLEAN
+        return FATAL, UNCLEAN
     inputs.start(*recovered, now, wall_us, effects)
     storage.recovered = Recovered()  # the node has its own
     limit_s = BROKER_SHUTDOWN_LIMIT_S if config.broker else SHUTDOWN_LIMIT_S
-    shell = Shell(node, storage, traces, inputs, limit_s)
+    topics = ImageTopics(lambda: node.image.stable)
+    files = _open_files(config, node_config, topics, media)
+    shell = Shell(node, storage, traces, inputs, limit_s, files=files)
     timeout_ms = node_config.request_timeout_ms
     peers = Peers(config.node_id, config.voters, config.address, timeout_ms, shell.submit)
     calls = Calls(config.node_id, config.address, timeout_ms, shell.submit)
-    requests = Requests(shell.submit, config.voters)
+    records = None if files is None else RecordRequests(shell.submit, topics, files)
+    requests = Requests(shell.submit, config.voters, records)
+    own = config.node_id
+    fetches = ReplicaFetches(own, config.address, topics, timeout_ms, shell.submit, loop.call_soon)
+    shell.fetch, shell.reply_records = fetches.send, requests.reply_records
     shell.send, shell.send_api = peers.send, calls.send
     shell.reply, shell.abandon = requests.reply, requests.abandon
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, shell.shut_down)
     admission = Admission(len(sockets))
     servers = [
-        await _listen(Listener.called(name), bound, requests, admission, len(sockets))
-        for name, bound in sockets.items()
+        await _listen(listener, sockets[listener.name], requests, admission, len(sockets))
+        for listener in (Listener.called(name, records=config.data_plane) for name in sockets)
     ]
     sweeper = loop.create_task(_close_idle(admission))
     shell.begin(effects, now, wall_us)
@@ -134,15 +145,46 @@ async def _serve(
         f"start {node_config.incarnation}, checksums by {crc.SOURCE}"
     )
     try:
-        return await shell.exit_status, shell.broker_epoch
+        status = await shell.exit_status
+        return status, shell.broker_epoch if _close_files(files, status) else UNCLEAN
     finally:
         sweeper.cancel()
         for server in servers:
             server.close()
+        fetches.close()
         await peers.close()
         await calls.close()
         for connection in admission:
             connection.close()
+
+
+def _open_files(
+    config: ServerConfig, node_config: NodeConfig, topics: ImageTopics, media: Media
+) -> PartitionFiles | None:
+    """Return the logs of users; they were closed in order if the broker stopped cleanly."""
+    if not config.data_plane:
+        return None
+
+    def name_of(topic_id: bytes) -> str:
+        name = topics.name_of(topic_id)
+        assert name is not None, "the image has the topics of its partitions"
+        return name
+
+    orderly = node_config.previous_broker_epoch >= 0
+    return PartitionFiles(config.log_dir, name_of, config.log_settings, media, orderly=orderly)
+
+
+def _close_files(files: PartitionFiles | None, status: int) -> bool:
+    """Make the logs of users durable at the end; return whether the next start may trust them."""
+    if status != STOPPED:
+        return False
+    if files is not None:
+        try:
+            files.close()
+        except OSError as error:
+            say(f"cannot close the logs of partitions: {error}")
+            return False
+    return True
 
 
 async def _listen(

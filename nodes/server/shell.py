@@ -4,7 +4,8 @@ Each event is one synchronous step, with no await in it::
 
     event → node.step → input log → durable effects (fsync) → traces → sends and answers
 
-So nothing is sent before it is on the disk, and a crash loses only messages.
+So nothing is sent before it is on the disk, and a crash loses only messages. Records of users
+reach the page cache, see ``nodes.replication.effects``.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import asyncio
 import gc
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, get_args
 
 from kraftwreck.nodes.consensus.effects import (
     Abandon,
@@ -33,9 +35,12 @@ from kraftwreck.nodes.consensus.effects import (
 from kraftwreck.nodes.effects import NodeEffect, NodeEvent
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.protocol.errors import SNAPSHOT_NOT_FOUND
+from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.server.console import say
 from kraftwreck.nodes.server.exit_status import DISK_FAILED, FATAL, STOPPED
 from kraftwreck.nodes.server.input_log import InputLog
+from kraftwreck.nodes.server.partition_files import PartitionFiles
+from kraftwreck.nodes.server.record_requests import Answer
 from kraftwreck.nodes.server.storage import Storage
 from kraftwreck.nodes.server.trace_file import TraceFile
 
@@ -44,6 +49,9 @@ BROKER_SHUTDOWN_LIMIT_S: Final = 8.0
 """How long a broker may wait until other brokers lead its partitions."""
 _MICROSECOND: Final = 1e-6
 _STALE_TICK_S: Final = 0.001
+
+
+ANSWERS: Final = get_args(Answer)
 
 
 def monotonic_us() -> int:
@@ -59,9 +67,10 @@ def wall_clock_us() -> int:
 class Shell:
     """Runs one node until it stops.
 
-    ``send``, ``send_api``, ``reply`` and ``abandon`` pass its messages to the network.
-    ``broker_epoch`` is that of a broker that has stopped cleanly, -1 before and otherwise.
-    ``loop`` (None: the running one) calls the timers; ``mono_us`` and ``wall_us`` are the clocks.
+    ``send``, ``send_api``, ``reply``, ``abandon``, ``fetch`` and ``reply_records`` pass messages to
+    the network. ``files`` are the logs of users, None without a data plane. ``broker_epoch`` is
+    that of a broker that has stopped cleanly, -1 before and otherwise. ``loop`` (None: the running
+    one) calls the timers; ``mono_us`` and ``wall_us`` are the clocks.
     """
 
     def __init__(
@@ -72,6 +81,7 @@ class Shell:
         inputs: InputLog,
         shutdown_limit_s: float = SHUTDOWN_LIMIT_S,
         *,
+        files: PartitionFiles | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
         mono_us: Callable[[], int] = monotonic_us,
         wall_us: Callable[[], int] = wall_clock_us,
@@ -80,10 +90,14 @@ class Shell:
         self._storage = storage
         self._traces = traces
         self._inputs = inputs
+        self._files = files
+        self._caused: deque[NodeEvent] = deque()
+        """Events that the disk has answered the last step with."""
         self._loop = loop or asyncio.get_running_loop()
         self._mono_us = mono_us
         self._wall_us = wall_us
         self._timer: asyncio.TimerHandle | None = None
+        self._armed_for = -1
         self._ticked_for = -1
         self._stopping = False
         self._shutdown_limit_s = shutdown_limit_s
@@ -92,15 +106,45 @@ class Shell:
         self.send_api: Callable[[SendApi], None] = _unconnected
         self.reply: Callable[[Reply | ApiReply], None] = _unconnected
         self.abandon: Callable[[Abandon], None] = _unconnected
+        self.fetch: Callable[[data.FetchFrom | data.AskOffsets], None] = _unconnected
+        self.reply_records: Callable[[Answer], None] = _unconnected
         self.exit_status: asyncio.Future[int] = self._loop.create_future()
 
     def begin(self, effects: Sequence[NodeEffect], now: int, wall_us: int) -> None:
         """Carry out the effects of the node's start, then begin to serve."""
         self._carry_out(effects, now, wall_us)
-        self._arm()
+        self._settle()
 
     def submit(self, event: NodeEvent) -> None:
         """Let the node handle ``event``, completely; after the node has stopped, do nothing."""
+        self._step(event)
+        self._settle()
+
+    def shut_down(self) -> None:
+        """Stop gracefully, within bounded time."""
+        if not self._stopping:
+            self._stopping = True
+            self._loop.call_later(self._shutdown_limit_s, self._give_up)
+            self.submit(Shutdown())
+
+    def fatal(self, reason: str, now: int, wall_us: int) -> None:
+        """Stop at once because an illegal state was reached."""
+        say(f"fatal: {reason}")
+        try:
+            self._traces.fatal(reason, now, wall_us)
+        except OSError as error:
+            say(f"cannot write the trace: {error}")
+        self._stop(FATAL)
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Handle what the last step has caused, then wait for the next tick."""
+        while self._caused:
+            self._step(self._caused.popleft())
+        self._arm()
+
+    def _step(self, event: NodeEvent) -> None:
         if self.exit_status.done():
             return
         now, wall_us = self._mono_us(), self._wall_us()
@@ -121,33 +165,16 @@ class Shell:
             self.fatal(reason, now, wall_us)
             return
         self._carry_out(effects, now, wall_us)
-        self._arm()
         if self._node.loader.busy:
             # A large image that is being loaded is not garbage: scanning all of it repeatedly would
             # delay the node for seconds.
             gc.freeze()
 
-    def shut_down(self) -> None:
-        """Stop gracefully, within bounded time."""
-        if not self._stopping:
-            self._stopping = True
-            self._loop.call_later(self._shutdown_limit_s, self._give_up)
-            self.submit(Shutdown())
-
-    def fatal(self, reason: str, now: int, wall_us: int) -> None:
-        """Stop at once because an illegal state was reached."""
-        say(f"fatal: {reason}")
-        try:
-            self._traces.fatal(reason, now, wall_us)
-        except OSError as error:
-            say(f"cannot write the trace: {error}")
-        self._stop(FATAL)
-
-    # --- inside -----------------------------------------------------------------------------
-
     def _carry_out(self, effects: Sequence[NodeEffect], now: int, wall_us: int) -> None:
         try:
             self._storage.carry_out(effects)
+            if self._files is not None:
+                self._caused.extend(self._files.carry_out_all(effects))
             self._traces.write(effects, now, wall_us)
         except OSError as error:
             self._disk_failed(error, now, wall_us)
@@ -168,6 +195,10 @@ class Shell:
                 self.abandon(effect)
             elif isinstance(effect, SnapshotReply):
                 self._reply_with_snapshot(effect)
+            elif isinstance(effect, data.FetchFrom | data.AskOffsets):
+                self.fetch(effect)
+            elif isinstance(effect, ANSWERS):
+                self.reply_records(effect)
             elif isinstance(effect, Stopped):
                 self.broker_epoch = effect.broker_epoch
                 self._stop(STOPPED)
@@ -207,13 +238,15 @@ class Shell:
             self.exit_status.set_result(status)
 
     def _arm(self) -> None:
-        """Set the timer for the node's next tick."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """Set the timer for the node's next tick, unless it is set."""
         if self.exit_status.done():
             return
         deadline = self._node.deadline
+        if self._timer is not None:
+            if deadline == self._armed_for:
+                return
+            self._timer.cancel()
+        self._armed_for = deadline
         delay = max(0.0, (deadline - self._mono_us()) * _MICROSECOND)
         if deadline == self._ticked_for:
             # The last tick did not move its deadline: never spin on that.

@@ -36,12 +36,8 @@ def test_no_version_is_spoken_that_has_no_schema() -> None:
         for name in (f"{api}Request", f"{api}Response"):
             assert low in MESSAGES[name].valid
             assert high in MESSAGES[name].valid
-    # Left to brokers that hold user data, and to groups.
+    # Left to groups.
     assert API_KEYS.keys() - SUPPORTED.keys() == {
-        "Produce",
-        "ListOffsets",
-        "DeleteRecords",
-        "InitProducerId",
         "FindCoordinator",
         "JoinGroup",
         "SyncGroup",

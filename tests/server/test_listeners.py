@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.nodes.broker.apis import RECORDS
 from kraftwreck.nodes.consensus.effects import ApiReply, ApiRequest, Event, RequestReceived
 from kraftwreck.nodes.protocol.apis import API_KEYS, SUPPORTED, decode_response, encode_request
 from kraftwreck.nodes.server.admission import Admission
@@ -138,6 +139,7 @@ def test_an_unknown_version_gets_the_versions_of_its_listener() -> None:
             answer = await door.receive("ApiVersions", 0)
             assert answer["error_code"] == 35
             keys = {api["api_key"] for api in answer["api_keys"]}
-            assert keys == {API_KEYS[api] for api in SERVED["PLAINTEXT"]}
+            assert keys == {API_KEYS[api] for api in door.listener.served}
+            assert not keys & {API_KEYS[api] for api in RECORDS}, "it stores no records"
 
     run(scenario)

@@ -150,6 +150,11 @@ class PartitionLog:
         return tuple(segment.base_offset for segment in self._segments)
 
     @property
+    def active_base(self) -> int:
+        """The base offset of the segment that is written."""
+        return self._active.base_offset
+
+    @property
     def extents(self) -> tuple[Extent, ...]:
         """All segments, ascending; the last one is still written."""
         return tuple(
