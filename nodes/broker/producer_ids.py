@@ -25,7 +25,7 @@ class ProducerIds:
 
     Each answer has an id that no other answer of the cluster has, and epoch 0, also if the producer
     names an id that it had: without a transactional id nobody knows whose it is. A request waits
-    for a block for ``timeout_ms``, and is told to retry then.
+    for a block for ``timeout_ms``; then the producer is told to retry.
     """
 
     def __init__(self, node_id: int, timeout_ms: int) -> None:

@@ -2,8 +2,8 @@
 
 JSON has neither bytes nor tuples nor numbers as keys: bytes become ``{"$b": base64}``, tuples
 ``{"$t": [...]}``, and a dataclass ``{"$": its name, field: value, ...}``. Keys of decoded messages
-are identifiers, so they never begin with ``$``. A batch of records becomes its header,
-``{"$h": [...]}``: the node knows no more of it.
+are identifiers, so they never begin with ``$``. A batch of records becomes
+``{"$h": [...]}`` with its header, which is all that the node knows of it.
 """
 
 from __future__ import annotations

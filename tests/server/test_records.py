@@ -63,7 +63,12 @@ def described(cluster: Any, node: int, name: str) -> dict[str, Any]:
 def consume(cluster: Any, name: str, count: int, start: int = 0) -> list[Any]:
     """Return ``count`` messages of partition 0 from offset ``start`` on, by confluent-kafka."""
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": servers(cluster), "group.id": "none", "log_level": 0}
+        {
+            "bootstrap.servers": servers(cluster),
+            "group.id": "required, but there are no groups",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
     )
     consumer.assign([confluent_kafka.TopicPartition(name, 0, start)])
     found: list[Any] = []
