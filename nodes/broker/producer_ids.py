@@ -25,7 +25,8 @@ class ProducerIds:
 
     Each answer has an id that no other answer of the cluster has, and epoch 0, also if the producer
     names an id that it had: without a transactional id nobody knows whose it is. A request waits
-    for a block for ``timeout_ms``; then the producer is told to retry.
+    ``timeout_ms`` for a block, and gets COORDINATOR_LOAD_IN_PROGRESS then, after which producers
+    retry.
     """
 
     def __init__(self, node_id: int, timeout_ms: int) -> None:

@@ -90,6 +90,13 @@ class Media:
             file.seek(position)
             return file.read(size)
 
+    def descriptor(self, path: Path) -> int | None:
+        """Open ``path`` for the kernel to send from; the caller closes it.
+
+        None if the content is not all in the file.
+        """
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
     def size(self, path: Path) -> int:
         """Return the number of bytes of the content."""
         return path.stat().st_size

@@ -205,6 +205,10 @@ class WriteLossMedia(Media):
         """Return up to ``size`` bytes from ``position`` on."""
         return self._inode(path).read(position, size)
 
+    def descriptor(self, path: Path) -> int | None:
+        """Return None: what is not synced is not in the file."""
+        return None
+
     def size(self, path: Path) -> int:
         """Return the number of bytes of the content."""
         return self._inode(path).size

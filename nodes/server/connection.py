@@ -30,10 +30,12 @@ from kraftwreck.nodes.protocol.apis import (
 from kraftwreck.nodes.protocol.codec import ProtocolError, decode
 from kraftwreck.nodes.protocol.errors import UNSUPPORTED_VERSION
 from kraftwreck.nodes.protocol.limits import LARGEST, limit_of
+from kraftwreck.nodes.protocol.primitives import Buffer
 from kraftwreck.nodes.replication.effects import Silent
 from kraftwreck.nodes.server.admission import Admission
 from kraftwreck.nodes.server.console import say
 from kraftwreck.nodes.server.listeners import Listener
+from kraftwreck.nodes.server.outgoing import FilePart, Outgoing, Piece
 from kraftwreck.nodes.server.record_requests import (
     HANDLED,
     Answer,
@@ -55,6 +57,10 @@ MAX_PENDING: Final = 100
 """With this many unanswered requests a connection is not read."""
 REQUEST_WEIGHT: Final = 64 << 10
 """Bytes that an unanswered request counts for."""
+RECEIVE_BYTES: Final = 256 << 10
+LARGE_FRAME: Final = 64 << 10
+FIRST_ROOM: Final = 1 << 20
+"""Bytes for a large frame at first."""
 TURN_S: Final = 0.01
 """Time for one connection's requests before those of others."""
 _MS: Final = 1_000_000
@@ -65,14 +71,14 @@ _KEY_END: Final = 6
 class _Slot:
     """A request that waits for its answer, and for the answers before it."""
 
-    __slots__ = ("api", "call", "connection", "correlation", "frame", "token", "version")
+    __slots__ = ("api", "call", "connection", "correlation", "pieces", "token", "version")
 
     def __init__(self, connection: Connection, api: str, version: int, correlation: int) -> None:
         self.connection = connection
         self.api = api
         self.version = version
         self.correlation = correlation
-        self.frame: bytes | None = None
+        self.pieces: list[Piece] | None = None
         self.call: Call | None = None
         self.token = -1
 
@@ -127,9 +133,9 @@ class Requests:
         except Exception as error:  # an answer that cannot be encoded concerns its client only
             slot.connection.close(f"cannot answer {slot.api}: {error!r}")
             return
-        slot.connection.answer(slot, frame)
+        slot.connection.answer(slot, [frame])
 
-    def begin_records(self, slot: _Slot, frame: bytes, offset: int) -> None:
+    def begin_records(self, slot: _Slot, frame: memoryview, offset: int) -> None:
         """Read a request for records and pass it to the node. Raises ProtocolError."""
         assert self.records is not None
         token = self.open(slot)
@@ -158,33 +164,47 @@ class Requests:
                 # Only this tells a producer with acks 0 that something is wrong.
                 slot.connection.close("a Produce with acks 0 failed")
             else:
-                slot.connection.answer(slot, b"")
+                slot.connection.answer(slot, [])
             return
         try:
-            body = self.records.body(slot.call, answer)
-            frame = encode_response(slot.api, slot.version, slot.correlation, body)
+            frame = self.records.frame(slot.api, slot.version, slot.correlation, slot.call, answer)
         except Exception as error:  # a part of a log that cannot be read concerns its readers
             slot.connection.close(f"cannot answer {slot.api}: {error!r}")
             return
         slot.connection.answer(slot, frame)
 
 
-class Connection(asyncio.Protocol):
-    """A connection from one client or peer."""
+_RECEIVED: Final = bytearray(RECEIVE_BYTES)
+"""Where all connections receive: a part of a request stays in its connection's own buffer."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A connection from one client or peer.
+
+    Small frames are copied once from where they were received. A large one is received where it
+    stays. While a Fetch is unanswered nothing else is handled, as in Kafka: its answer is large.
+    """
 
     def __init__(self, requests: Requests, admission: Admission, listener: Listener) -> None:
         self._requests = requests
         self._admission = admission
         self._listener = listener
         self._buffer = bytearray()
+        self._large: bytearray | None = None
+        """A large frame with the length before it, ``_whole`` bytes, of which ``_filled`` are here.
+
+        It grows with what is here, since anybody can announce one.
+        """
+        self._filled = self._whole = 0
         self._slots: deque[_Slot] = deque()
         self._transport: asyncio.Transport | None = None
+        self._outgoing: Outgoing | None = None
         self.host = ""
         self.listener_name = listener.name
         self.has_asked = False
         self._peer = "?"
         self._paused = False
-        self._clogged = False
+        self._fetching = 0
         self._yielding = False
         self._ready_bytes = 0
         self.last_active = 0.0
@@ -194,6 +214,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Register the connection; asyncio has set TCP_NODELAY on it."""
         self._transport = cast("asyncio.Transport", transport)
+        self._outgoing = Outgoing(self._transport, self.close)
         name = transport.get_extra_info("peername")
         if name:
             self.host, self._peer = name[0], f"{name[0]}:{name[1]}"
@@ -207,9 +228,32 @@ class Connection(asyncio.Protocol):
         self._requests.forget(self._slots)
         self._slots.clear()
         self._buffer.clear()
+        self._large = None
+        if self._outgoing is not None:
+            self._outgoing.close()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where to receive: the rest of a large frame, or the buffer of all connections."""
+        if self._large is not None:
+            return memoryview(self._large)[self._filled :]
+        return memoryview(_RECEIVED)
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Handle every frame that is complete."""
+        if self._large is None:
+            self.data_received(memoryview(_RECEIVED)[:nbytes])
+            return
+        self._touch()
+        self._filled += nbytes
+        if self._filled == self._whole:
+            frame, self._large, self._filled = self._large, None, 0
+            self._handle(memoryview(frame)[_LENGTH:])
+        elif self._filled == len(self._large):
+            self._large += bytes(min(self._filled, self._whole - self._filled))
+        self._admission.note(self)
+
+    def data_received(self, data: Buffer) -> None:
+        """Handle every frame that is complete with ``data``."""
         self._touch()
         self._buffer += data
         self._handle_frames()
@@ -217,12 +261,15 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Stop reading from a client that does not read its answers."""
-        self._clogged = True
+        if self._outgoing is not None:
+            self._outgoing.is_clogged = True
         self._throttle()
 
     def resume_writing(self) -> None:
-        """Resume reading."""
-        self._clogged = False
+        """Send the rest, and resume reading."""
+        if self._outgoing is not None:
+            self._outgoing.is_clogged = False
+            self._outgoing.pump()
         self._throttle()
 
     # --- in -------------------------------------------------------------------------------
@@ -236,8 +283,10 @@ class Connection(asyncio.Protocol):
     def bytes_held(self) -> int:
         """Bytes in memory for this client, see :class:`~nodes.server.admission.Held`."""
         unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if self._outgoing is not None:
+            unsent += self._outgoing.held
         waiting = self._ready_bytes + REQUEST_WEIGHT * len(self._slots)
-        return len(self._buffer) + unsent + waiting
+        return len(self._buffer) + self._filled + unsent + waiting
 
     def close(self, reason: str | None = None) -> None:
         """Close the connection, and log ``reason`` unless it is empty."""
@@ -268,10 +317,15 @@ class Connection(asyncio.Protocol):
                 return
             end = position + _LENGTH + size
             if len(self._buffer) < end:
+                if size > LARGE_FRAME and available >= _KEY_END:
+                    self._whole, self._filled = _LENGTH + size, available
+                    room = min(max(FIRST_ROOM, available), self._whole)
+                    self._large = self._buffer[position:] + bytes(room - available)
+                    position += available
                 break
-            frame = bytes(self._buffer[position + _LENGTH : end])
+            frame = self._buffer[position + _LENGTH : end]
             position = end
-            self._handle(frame)
+            self._handle(memoryview(frame))
             is_over = asyncio.get_running_loop().time() >= over
             if is_over and len(self._buffer) - position >= _LENGTH:
                 self._yield_turn()
@@ -304,7 +358,7 @@ class Connection(asyncio.Protocol):
             return False
         return True
 
-    def _handle(self, frame: bytes) -> None:
+    def _handle(self, frame: memoryview) -> None:
         try:
             key, version, correlation, _, offset = decode_request_header(frame)
             api = NAMES[key]
@@ -316,6 +370,7 @@ class Connection(asyncio.Protocol):
             if api in HANDLED and api in self._listener.records:
                 self.has_asked = True
                 self._slots.append(slot)
+                self._fetching += api == "Fetch"
                 self._throttle()
                 self._requests.begin_records(slot, frame, offset)
                 return
@@ -358,27 +413,32 @@ class Connection(asyncio.Protocol):
     # --- out ------------------------------------------------------------------------------
 
     def _answer_body(self, slot: _Slot, body: Body) -> None:
-        self.answer(slot, encode_response(slot.api, slot.version, slot.correlation, body))
+        self.answer(slot, [encode_response(slot.api, slot.version, slot.correlation, body)])
 
-    def answer(self, slot: _Slot, frame: bytes) -> None:
-        """Send ``frame`` as the answer to ``slot``, after the answers before it.
+    def answer(self, slot: _Slot, pieces: list[Piece]) -> None:
+        """Send ``pieces`` as the answer to ``slot``, after the answers before it.
 
-        An empty one is not sent.
+        Without any, nothing is sent.
         """
-        slot.frame = len(frame).to_bytes(_LENGTH, "big") + frame if frame else b""
-        self._ready_bytes += len(slot.frame)
-        while self._slots and self._slots[0].frame is not None:
-            frame = self._slots.popleft().frame or b""
-            self._ready_bytes -= len(frame)
-            if self._transport is not None and frame:
-                self._transport.write(frame)
+        if pieces:
+            pieces = _merged([sum(map(len, pieces)).to_bytes(_LENGTH, "big"), *pieces])
+        slot.pieces = pieces
+        self._ready_bytes += _in_memory(pieces)
+        while self._slots and self._slots[0].pieces is not None:
+            slot = self._slots.popleft()
+            self._fetching -= slot.api == "Fetch" and slot.call is not None
+            pieces = slot.pieces or []
+            self._ready_bytes -= _in_memory(pieces)
+            if self._transport is not None and self._outgoing is not None:
+                self._outgoing.put(pieces)
         self._touch()
         self._throttle()
         self._admission.note(self)
 
     def _throttle(self) -> None:
         """Stop or start reading; frames left in the buffer are handled later."""
-        pause = self._clogged or self._yielding or len(self._slots) >= MAX_PENDING
+        clogged = self._outgoing is not None and self._outgoing.waits
+        pause = clogged or self._yielding or self._fetching > 0 or len(self._slots) >= MAX_PENDING
         if pause == self._paused or self._transport is None:
             return
         self._paused = pause
@@ -388,3 +448,22 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
             # Deferred: a step's effects may be in progress.
             asyncio.get_running_loop().call_soon(self._handle_frames)
+
+
+def _merged(pieces: list[Piece]) -> list[Piece]:
+    """Return the pieces with neighbours in memory joined, since each is sent by itself."""
+    merged: list[Piece] = []
+    together: list[bytes | bytearray] = []
+    for piece in pieces:
+        if isinstance(piece, FilePart):
+            merged += (b"".join(together), piece)
+            together = []
+        else:
+            together.append(piece)
+    if together:
+        merged.append(b"".join(together))
+    return merged
+
+
+def _in_memory(pieces: list[Piece]) -> int:
+    return sum(len(each) for each in pieces if not isinstance(each, FilePart))

@@ -7,11 +7,12 @@ if that is all there is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any, Final, Protocol
 
 from kraftwreck.nodes.protocol.errors import NONE, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from kraftwreck.nodes.protocol.fetch import FetchRequest, parse_fetch
+from kraftwreck.nodes.protocol.fetched import Fetched, fetch_answer
 from kraftwreck.nodes.protocol.primitives import Buffer
 from kraftwreck.nodes.protocol.produce import ProducePart, parse_produce
 from kraftwreck.nodes.protocol.produced import RefusedError, check_records
@@ -185,6 +186,7 @@ class FetchCall:
     ) -> None:
         request = parse_fetch(frame, offset, version, most_parts)
         self._topics = topics
+        self._version = version
         self._by_id = version >= _FETCH_BY_ID
         self._errors: list[tuple[Named, int]] = []
         parts = []
@@ -211,38 +213,35 @@ class FetchCall:
         topic_id = topic if isinstance(topic, bytes) else self._topics.id_of(topic)
         return None if topic_id is None else (topic_id, number)
 
-    def body(
-        self, reply: out.ReplyFetch, read: Callable[[PartitionKey, out.Slice, int], Buffer]
-    ) -> Body:
-        """Return the body of the answer. ``read`` returns the bytes of a slice, within a limit.
+    def answer(
+        self,
+        reply: out.ReplyFetch,
+        correlation: int,
+        read: Callable[[PartitionKey, out.Slice, int], Sized],
+    ) -> list[Sized]:
+        """Return the answer in pieces. ``read`` returns the records of a slice, within a limit.
 
-        The first slice with bytes is sent whole; the others share what is left of ``max_bytes``.
+        The first slice with records is sent whole; the others share what is left of ``max_bytes``.
         """
         left = reply.max_bytes
         sent = False
-        topics: dict[Topic, list[Body]] = {}
+        topics: dict[Topic, list[Fetched]] = {}
         for part in reply.parts:
-            records: Buffer = b""
+            topic = part.key[0] if self._by_id else self._topics.name_of(part.key[0])
+            if topic is None:  # deleted meanwhile
+                continue
+            records: Sized = b""
             if part.records is not None and (left > 0 or not sent):
                 records = read(part.key, part.records, left)
                 if sent and len(records) > left:
                     records = b""
                 sent = sent or len(records) > 0
                 left -= len(records)
-            topic = part.key[0] if self._by_id else self._topics.name_of(part.key[0])
-            if topic is None:  # deleted meanwhile
-                continue
             topics.setdefault(topic, []).append(_fetched(self._error(part), records))
         for (topic, number), error in self._errors:
             failed = out.ReadPart((NO_ID, number), error)
             topics.setdefault(topic, []).append(_fetched(failed, b""))
-        return {
-            "error_code": reply.error,
-            "session_id": reply.session_id,
-            "responses": [
-                _topic(topic, "topic") | {"partitions": parts} for topic, parts in topics.items()
-            ],
-        }
+        return fetch_answer(self._version, correlation, reply.error, reply.session_id, topics)
 
     def _error(self, part: out.ReadPart) -> out.ReadPart:
         unknown = self._by_id and self._topics.name_of(part.key[0]) is None
@@ -272,23 +271,16 @@ def _fetch_event(
     )
 
 
-def _fetched(part: out.ReadPart, records: Buffer) -> Body:
-    entry: Body = {
-        "partition_index": part.key[1],
-        "error_code": part.error,
-        "high_watermark": part.high_watermark,
-        # Without transactions everything below the high watermark is stable.
-        "last_stable_offset": part.high_watermark,
-        "log_start_offset": part.log_start,
-        "aborted_transactions": None,
-        "records": bytes(records),
-    }
-    if part.diverging is not None:
-        epoch, end = part.diverging
-        entry["diverging_epoch"] = {"epoch": epoch, "end_offset": end}
-    if part.leader >= 0:
-        entry["current_leader"] = {"leader_id": part.leader, "leader_epoch": part.leader_epoch}
-    return entry
+def _fetched(part: out.ReadPart, records: Sized) -> Fetched:
+    return Fetched(
+        part.key[1],
+        part.error,
+        part.high_watermark,
+        part.log_start,
+        records,
+        part.diverging,
+        (part.leader, part.leader_epoch) if part.leader >= 0 else None,
+    )
 
 
 class ListOffsetsCall:

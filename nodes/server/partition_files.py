@@ -35,6 +35,7 @@ from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.events import AppendFailed, LogOpened, SegmentClosed
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey, batch_of
 from kraftwreck.nodes.replication.producers import KEPT
+from kraftwreck.nodes.server.outgoing import FilePart
 
 DiskEffect = (
     data.OpenLog
@@ -54,6 +55,8 @@ _EPOCH: Final = Struct(">i")
 _EPOCH_AT: Final = 12
 _SEQUENCES: Final = 1 << 31
 _LARGEST_TIMESTAMP: Final = -3
+INLINE_BYTES: Final = 32 << 10
+"""More bytes are sent from their file, without a copy in memory."""
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -127,6 +130,24 @@ def _closed(key: PartitionKey, full: Extent) -> SegmentClosed:
     return SegmentClosed(key, full.base_offset, full.end_offset, full.length, full.max_timestamp)
 
 
+def _placed(batch: Batch) -> bytearray | memoryview:
+    """Return the bytes with the offset and the epoch of the leader, without a copy if possible.
+
+    Those that a follower fetched have them already.
+    """
+    content = batch.handle
+    assert isinstance(content, bytes | bytearray | memoryview)
+    view = memoryview(content)
+    if view.readonly:
+        (offset,), (epoch,) = _OFFSET.unpack_from(view), _EPOCH.unpack_from(view, _EPOCH_AT)
+        if (offset, epoch) == (batch.base_offset, batch.leader_epoch):
+            return view
+        view = memoryview(bytearray(view))
+    _OFFSET.pack_into(view, 0, batch.base_offset)
+    _EPOCH.pack_into(view, _EPOCH_AT, batch.leader_epoch)
+    return view
+
+
 class PartitionFiles:
     """The logs below ``directory``; ``name_of`` gives the name of a topic id that is in use.
 
@@ -193,16 +214,19 @@ class PartitionFiles:
                 self._write(HIGH_WATERMARKS, self._watermarks)
         return []
 
-    def read(self, key: PartitionKey, wanted: data.Slice, limit: int) -> bytes:
-        """Return the bytes that an answer to a Fetch names: at least one batch, or up to ``limit``.
+    def read(self, key: PartitionKey, wanted: data.Slice, limit: int) -> bytes | FilePart:
+        """Return the records that an answer to a Fetch names: at least a batch, or up to ``limit``.
 
-        Empty if the log has none of them any longer.
+        Empty if the log has none of them any longer. Many bytes stay in their file.
         """
-        found = self.slice(key, data.Slice(
-            wanted.offset, wanted.end_offset, min(wanted.max_bytes, limit)
-        ))  # fmt: skip
+        most = min(wanted.max_bytes, limit)
+        found = self.slice(key, data.Slice(wanted.offset, wanted.end_offset, most))
         if found is None:
             return b""
+        if found.length > INLINE_BYTES:
+            fd = self._media.descriptor(found.path)
+            if fd is not None:
+                return FilePart(fd, found.position, found.length)
         return self._media.read_at(found.path, found.position, found.length)
 
     def look_up(self, key: PartitionKey, wanted: data.Lookup) -> tuple[int, int, int] | None:
@@ -310,10 +334,7 @@ class PartitionFiles:
         if effect.key in self.full:
             return []  # It would leave a gap.
         replica, batch = self._replicas[effect.key], effect.batch
-        assert isinstance(batch.handle, bytes | bytearray | memoryview)
-        content = bytearray(batch.handle)
-        _OFFSET.pack_into(content, 0, batch.base_offset)
-        _EPOCH.pack_into(content, _EPOCH_AT, batch.leader_epoch)
+        content = _placed(batch)
         log = replica.log
         segment = log.active_base
         events: list[DiskEvent] = []

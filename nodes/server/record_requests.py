@@ -6,16 +6,18 @@ names offsets; their bytes are found in the files only when it is sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Sized
+from typing import Any, Final, cast
 
 from kraftwreck.nodes.metadata.image_values import ImageView
+from kraftwreck.nodes.protocol.apis import encode_response
 from kraftwreck.nodes.protocol.codec import decode
 from kraftwreck.nodes.protocol.errors import KAFKA_STORAGE_ERROR, NONE
 from kraftwreck.nodes.protocol.limits import limit_of
 from kraftwreck.nodes.protocol.primitives import Buffer
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication import events as come
+from kraftwreck.nodes.replication.headers import PartitionKey
 from kraftwreck.nodes.server.data_calls import (
     DeleteRecordsCall,
     EpochEndsCall,
@@ -23,9 +25,11 @@ from kraftwreck.nodes.server.data_calls import (
     ListOffsetsCall,
     ProduceCall,
 )
+from kraftwreck.nodes.server.outgoing import Piece
 from kraftwreck.nodes.server.partition_files import PartitionFiles
 
 Body = dict[str, Any]
+Frame = list[Piece]
 Call = ProduceCall | FetchCall | ListOffsetsCall | EpochEndsCall | DeleteRecordsCall
 Answer = (
     out.ReplyProduce
@@ -40,6 +44,25 @@ HANDLED: Final = frozenset(
     ("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch", "DeleteRecords")
 )
 """The APIs that this module reads; InitProducerId is one of the broker's own."""
+MOST_INLINE: Final = 1 << 20
+"""Bytes of records in memory for one answer, beyond which no more partitions are read."""
+
+
+class _Inlined:
+    """Reads the slices of one answer, of which few bytes are in memory; the reader asks again."""
+
+    def __init__(self, files: PartitionFiles) -> None:
+        self._files = files
+        self._left = MOST_INLINE
+
+    def read(self, key: PartitionKey, wanted: out.Slice, limit: int) -> Sized:
+        """Return the records of a slice within ``limit``, none if too many are in memory."""
+        if self._left <= 0:
+            return b""
+        records = self._files.read(key, wanted, limit)
+        if isinstance(records, bytes):
+            self._left -= len(records)
+        return records
 
 
 class ImageTopics:
@@ -59,7 +82,7 @@ class ImageTopics:
 
 
 class RecordRequests:
-    """Turns frames into events, and results of the node into bodies of answers.
+    """Turns frames into events, and results of the node into answers.
 
     ``submit`` passes an event to the node.
     """
@@ -93,14 +116,21 @@ class RecordRequests:
             return EpochEndsCall(body, token=token, topics=topics)
         return DeleteRecordsCall(body, token=token, topics=topics)
 
-    def body(self, call: Call, answer: Answer) -> Body:
-        """Return the body of the answer. Raises OSError, and BatchError for damaged records."""
+    def frame(self, api: str, version: int, correlation: int, call: Call, answer: Answer) -> Frame:
+        """Return the answer in pieces, without the length before them.
+
+        Raises OSError, and BatchError for damaged records.
+        """
+        if isinstance(answer, out.ReplyFetch):
+            assert isinstance(call, FetchCall)
+            pieces = call.answer(self._readable(answer), correlation, _Inlined(self._files).read)
+            return cast("Frame", pieces)
+        return [encode_response(api, version, correlation, self._body(call, answer))]
+
+    def _body(self, call: Call, answer: Answer) -> Body:
         if isinstance(answer, out.ReplyProduce):
             assert isinstance(call, ProduceCall)
             return call.body(self._stored(answer.parts))
-        if isinstance(answer, out.ReplyFetch):
-            assert isinstance(call, FetchCall)
-            return call.body(self._readable(answer), self._files.read)
         if isinstance(answer, out.ReplyListOffsets):
             assert isinstance(call, ListOffsetsCall)
             return call.body(answer.parts, self._files.look_up)

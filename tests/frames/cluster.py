@@ -89,6 +89,9 @@ class _Wire(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return 0
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """All is written at once."""
+
     def pause_reading(self) -> None:
         """Nothing is sent before the answer."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from kraftwreck.nodes.log.batch import encode_batch
+from kraftwreck.nodes.protocol.apis import decode_response, encode_response
 from kraftwreck.nodes.protocol.codec import decode, encode
 from kraftwreck.nodes.protocol.errors import (
     CORRUPT_MESSAGE,
@@ -14,6 +15,7 @@ from kraftwreck.nodes.protocol.errors import (
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from kraftwreck.nodes.protocol.fetched import Fetched, fetch_answer
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.server.data_calls import (
     DeleteRecordsCall,
@@ -109,6 +111,13 @@ def test_a_produce_that_is_refused_as_a_whole_needs_no_core() -> None:
     assert only["partition_responses"][0]["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
 
 
+def read_answer(version: int, pieces: list[Any]) -> Any:
+    """What the client reads of an answer to a Fetch, by the schema."""
+    correlation, body = decode_response("Fetch", version, b"".join(pieces))
+    assert correlation == 7
+    return body
+
+
 def fetch(version: int, *parts: tuple[str, int]) -> FetchCall:
     wanted = {"fetch_offset": 7, "partition_max_bytes": 1000, "current_leader_epoch": 2}
     body = {
@@ -136,7 +145,7 @@ def test_a_fetch_is_answered_with_the_bytes_of_its_slices(version: int) -> None:
         assert call.event.parts[1].key == (OTHER, 4)
         parts.append(out.ReadPart((OTHER, 4), UNKNOWN_TOPIC_OR_PARTITION))
     reply = out.ReplyFetch(6, 0, 0, 2000, tuple(parts))
-    body = answer("Fetch", version, call.body(reply, lambda *_: RECORDS))
+    body = read_answer(version, call.answer(reply, 7, lambda *_: RECORDS))
     read, unknown = (each["partitions"][0] for each in body["responses"])
     assert (read["records"], read["high_watermark"], read["error_code"]) == (RECORDS, 9, 0)
     assert read["last_stable_offset"] == 9
@@ -154,9 +163,50 @@ def test_only_the_first_slice_may_exceed_the_limit_of_a_fetch() -> None:
         return RECORDS
 
     reply = out.ReplyFetch(6, 0, 0, len(RECORDS) + 5, parts)
-    (only,) = answer("Fetch", 16, call.body(reply, read))["responses"]
+    (only,) = read_answer(16, call.answer(reply, 7, read))["responses"]
     assert [len(part["records"]) for part in only["partitions"]] == [len(RECORDS), 0, 0]
     assert asked == [len(RECORDS) + 5, 5, 5]
+
+
+@pytest.mark.parametrize("version", range(4, 18))
+def test_an_answer_to_a_fetch_is_what_its_schema_says(version: int) -> None:
+    parts = [
+        Fetched(0, 0, 9, 1, RECORDS, None, (3, 8)),
+        Fetched(1, 6, -1, -1, b"", (2, 70), None),
+        Fetched(2, 0, 4, 0, b"", (2, 70), (1, 2)),
+    ]
+    name: Any = ID if version >= 13 else "t"
+    flexible = version >= 12
+    told = [
+        {
+            "partition_index": each.number,
+            "error_code": each.error,
+            "high_watermark": each.high_watermark,
+            "last_stable_offset": each.high_watermark,
+            "log_start_offset": each.log_start,
+            "aborted_transactions": None,
+            "records": each.records,
+        }
+        | (
+            {"diverging_epoch": {"epoch": 2, "end_offset": 70}}
+            if flexible and each.diverging
+            else {}
+        )
+        | (
+            {"current_leader": {"leader_id": each.leader[0], "leader_epoch": each.leader[1]}}
+            if flexible and each.leader
+            else {}
+        )
+        for each in parts
+    ]
+    topic_field = {"topic_id": ID} if version >= 13 else {"topic": "t"}
+    body = {
+        "error_code": 0,
+        "session_id": 44,
+        "responses": [topic_field | {"partitions": told}],
+    }
+    written = b"".join(cast("list[bytes]", fetch_answer(version, 7, 0, 44, {name: parts})))
+    assert written == encode_response("Fetch", version, 7, body)
 
 
 def test_offsets_by_time_are_completed_from_the_log() -> None:
