@@ -242,6 +242,7 @@ class PartitionLog:
             raise
         self._file.close()
         self._file = file
+        self._active.tail.clear()
         self._segments.append(segment)
 
     def flush(self) -> Flush:
@@ -366,6 +367,10 @@ class PartitionLog:
         """
         if not self.start_offset <= offset <= self.end_offset:
             raise ValueError(f"offset {offset} is not in {self.start_offset} to {self.end_offset}")
+        active = self._active
+        if active.tail.has(offset) and not self.settings.gaps:
+            near = active.tail.extent(offset, limit, most_bytes, active.end_offset, active.length)
+            return None if near is None else Slice(active.path, near[0], near[1] - near[0])
         for segment in self._segments[self._number_of(offset) :]:
             placed = segment.find(offset)
             if placed is None:

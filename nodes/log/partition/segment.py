@@ -12,6 +12,7 @@ from kraftwreck.nodes.log.media import Media
 from kraftwreck.nodes.log.partition.headers import Checked, Placed, walk
 from kraftwreck.nodes.log.partition.index import offset_index, time_index
 from kraftwreck.nodes.log.partition.names import OFFSET_INDEX, TIME_INDEX, numbered
+from kraftwreck.nodes.log.partition.tail import Tail
 
 NO_TIMESTAMP: Final = -1
 LARGEST_DELTA: Final = (1 << 31) - 1
@@ -31,6 +32,7 @@ class Segment:
         self.end_offset = base_offset
         self.largest = (NO_TIMESTAMP, base_offset)
         self.first_ms: int | None = None
+        self.tail = Tail()
         self._media = media
         self._interval = interval
         self._since_entry = 0
@@ -97,6 +99,7 @@ class Segment:
             self._note_time()
             self._since_entry = 0
         self._count(header)
+        self.tail.note(header.base_offset, position)
         self.length = position + header.length
 
     def write_indexes(self, *, durably: bool = False) -> None:
@@ -212,6 +215,7 @@ class Segment:
     def _reset(self) -> None:
         self.largest = (NO_TIMESTAMP, self.base_offset)
         self.first_ms = None
+        self.tail.clear()
         self.end_offset = self.base_offset
         self.length = self._since_entry = 0
 
