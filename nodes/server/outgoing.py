@@ -1,4 +1,4 @@
-"""What a connection sends: bytes, and parts of files that the kernel sends (sendfile)."""
+"""The output of a connection: bytes, and parts of files that the kernel sends (sendfile)."""
 
 from __future__ import annotations
 

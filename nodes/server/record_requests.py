@@ -45,7 +45,7 @@ HANDLED: Final = frozenset(
 )
 """The APIs that this module reads; InitProducerId is one of the broker's own."""
 MOST_INLINE: Final = 1 << 20
-"""Bytes of records in memory for one answer, beyond which no more partitions are read."""
+"""Bytes of records in memory for one answer, beyond which no further partition is read."""
 
 
 class _Inlined:

@@ -112,7 +112,7 @@ def test_a_produce_that_is_refused_as_a_whole_needs_no_core() -> None:
 
 
 def read_answer(version: int, pieces: list[Any]) -> Any:
-    """What the client reads of an answer to a Fetch, by the schema."""
+    """Return an answer to a Fetch as a client reads it by the schema."""
     correlation, body = decode_response("Fetch", version, b"".join(pieces))
     assert correlation == 7
     return body

@@ -6,7 +6,6 @@ import asyncio
 import shutil
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -15,6 +14,7 @@ import pytest
 
 from kraftwreck.nodes.server.reexecution import replay
 from tests.server.conftest import Client, Cluster
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -72,11 +72,14 @@ def consume(cluster: Any, name: str, count: int, start: int = 0) -> list[Any]:
     )
     consumer.assign([confluent_kafka.TopicPartition(name, 0, start)])
     found: list[Any] = []
-    limit = time.monotonic() + LIMIT_S
-    while len(found) < count and time.monotonic() < limit:
-        found += [each for each in consumer.consume(500, 0.5) if each.error() is None]
+
+    def complete() -> bool:
+        found.extend(each for each in consumer.consume(500, 0.5) if each.error() is None)
+        return len(found) >= count
+
+    wait_until(complete, f"{count} messages of {name}")
     consumer.close()
-    assert len(found) == count, f"{len(found)} of {count} messages"
+    assert len(found) == count
     return found
 
 

@@ -39,7 +39,7 @@ class Tail:
     def extent(
         self, offset: int, limit: int, most_bytes: int, end_offset: int, length: int
     ) -> tuple[int, int] | None:
-        """Return where the bytes from the batch with ``offset`` to that with ``limit`` begin and end.
+        """Return where the bytes from the batch at ``offset`` to that at ``limit`` begin and end.
 
         The first batch, and others up to ``most_bytes`` with it; None if there is none. The segment
         ends at ``end_offset``, byte ``length``.
