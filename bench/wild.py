@@ -1,12 +1,12 @@
 """Known bugs of real systems: found by ordinary runs, and not found where they must not be.
 
-    sudo .venv/bin/python -m bench.wild STORE [--runs N] [--only WORDS]
+    sudo .venv/bin/python -m bench.wild STORE [--runs N] [--only WORDS] [--missing]
     .venv/bin/python -m bench.wild STORE --keep [--tree FOLDER]
 
 Each test is a ``kraftwreck run`` with the default faults, once for each seed from 1. Its outcome is
 a line of ``STORE/matrix.jsonl``; runs with a line are not repeated. ``--runs`` limits the runs of
-each test, ``--only`` chooses those whose command line has these words. Exits with 1 if a test found
-less, or more, than it must.
+each test, ``--only`` chooses those whose command line has these words, ``--missing`` leaves out
+those that the source tree has records of. Exits with 1 if a test found less, or more, than it must.
 
 ``--keep`` adds the runs of STORE to the records of the source tree (:mod:`bench.wild_records`), and
 makes docs/wild.md and the table of README.md from all records.
@@ -193,18 +193,19 @@ def installed() -> Iterator[None]:
             os.environ["PYTHONPATH"] = before
 
 
-def run_all(store: Path, most: int | None, only: str) -> None:
-    """Run what ``store`` does not have yet, at most ``most`` runs of each test with ``only``."""
+def run_all(store: Path, most: int | None, only: str, kept: Sequence[Record]) -> None:
+    """Run what ``store`` and ``kept`` do not have yet, at most ``most`` runs of each test with
+    ``only``."""
     store.mkdir(parents=True, exist_ok=True)
-    known = {record["number"] for record in records(store / FILE)}
+    lines = [wild_records.outcome(line) for line in records(store / FILE)]
+    known = {(tuple(record["words"]), record["seed"]) for record in (*lines, *kept)}
     for place, test in enumerate(TESTS):
         if only not in " ".join(test.words):
             continue
         for seed in range(1, min(test.runs, most or test.runs) + 1):
-            number = place * 1000 + seed
-            if number in known:
+            if (test.words, seed) in known:
                 continue
-            record = run(number, test.seeded(seed), "netns", store / "runs")
+            record = run(place * 1000 + seed, test.seeded(seed), "netns", store / "runs")
             with (store / FILE).open("a") as file:
                 file.write(json.dumps(record) + "\n")
             print(f"{record['valid']!s:8}{record['wall_s']:6.1f} s  {record['command']}")
@@ -278,14 +279,16 @@ def main() -> None:
     parser.add_argument("store", type=Path)
     parser.add_argument("--runs", type=int)
     parser.add_argument("--only", default="")
+    parser.add_argument("--missing", action="store_true")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--tree", type=Path, default=TREE)
     asked = parser.parse_args()
     if asked.keep:
         keep(asked.store, asked.tree)
         return
+    kept = records(asked.tree / RECORDS) if asked.missing else []
     with installed():
-        run_all(asked.store, asked.runs, asked.only)
+        run_all(asked.store, asked.runs, asked.only, kept)
     # Runs that failed and left no folder are judged too, though nothing of them is kept.
     found = [wild_records.outcome(line) for line in records(asked.store / FILE)]
     wrong = [test.title for test in TESTS if not as_promised(test, of_test(found, test))]

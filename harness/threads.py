@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from kraftwreck.harness.attempts import Attempt, blocked_at, checked, storable, unusable
 from kraftwreck.harness.client import (
@@ -102,6 +102,9 @@ class _Worker:
         ended: Callable[[int, int, Completion], None],
     ) -> None:
         self.client = client
+        # Checked once: a check against a protocol takes longer than the rest of an attempt.
+        self._blocking = client if isinstance(client, BlockingClient) else None
+        self._forgetful = client if isinstance(client, Forgetful) else None
         self._number = number
         self._connect = connect
         self._ended = ended
@@ -139,11 +142,11 @@ class _Worker:
     def _attempt(self, invoke: Invoke) -> Completion:
         client = self.client
         try:
-            if isinstance(client, BlockingClient):
-                return checked(client, client.invoke(invoke.op))
-            if invoke.number is not None and isinstance(client, Forgetful):
-                client.forget(invoke.number)
-            attempt = Attempt(client, invoke.op)
+            if self._blocking is not None:
+                return checked(client, self._blocking.invoke(invoke.op))
+            if invoke.number is not None and self._forgetful is not None:
+                self._forgetful.forget(invoke.number)
+            attempt = Attempt(cast(Client, client), invoke.op)
             step = attempt.advance()
             while isinstance(step, Call):
                 step = attempt.advance(self._call(step))
@@ -167,9 +170,9 @@ class _Worker:
     def close(self) -> None:
         """Release everything that the client holds; also of one that hangs."""
         self._disconnect()
-        if isinstance(self.client, BlockingClient):
+        if self._blocking is not None:
             with suppress(Exception):
-                self.client.close()
+                self._blocking.close()
 
 
 class Threads:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bench import wild
 from bench.wild import FILE, FRONT, PAGE, RECORDS, TESTS, as_promised, installed, keep, page
 from bench.wild import Test as WildTest
 from bench.wild_records import merged, write
@@ -118,3 +119,20 @@ def test_seconds_that_nobody_kept_are_not_invented() -> None:
 def test_the_pages_are_those_of_the_records() -> None:
     kept = [json.loads(line) for line in Path(RECORDS).read_text().splitlines()]
     assert Path(PAGE).read_text() == page(kept)
+
+
+def test_runs_of_the_store_and_kept_ones_are_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def run(number: int, each: wild.Seeded, cluster: str, store: Path) -> dict[str, Any]:
+        made.append(number)
+        return {"valid": True, "wall_s": 1.0, "command": ""}
+
+    monkeypatch.setattr(wild, "run", run)
+    line = {"cell": {"words": FRESH.seeded(7).words}, "number": 1007, "valid": True}
+    (tmp_path / FILE).write_text(json.dumps(line) + "\n")
+    kept = [record(FRESH, seed, True) for seed in range(1, 7)]
+    wild.run_all(tmp_path, 8, " ".join(FRESH.words), kept)
+    assert made == [1008]

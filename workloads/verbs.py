@@ -33,14 +33,15 @@ def keys_of(op: Op) -> list[Any]:
 def carry_out(op: Op, values: Mapping[Any, Any]) -> tuple[dict[Any, Any], Completion]:
     """Return the values that ``op`` writes, by key, and how it ends once they are written.
 
-    ``values`` has the present value of each of its keys, None for one that was never written.
-    Without values to write the completion holds at once: a read, or a refused operation (``fail``).
+    ``values`` has the present value of each of its keys, None for one that was never written. A
+    plain ``write`` needs no values. Without values to write the completion holds at once: a read,
+    or a refused operation (``fail``).
     """
     written: dict[Any, Any] = {}
     results = []
     try:
         for verb, key, value in _parts(op):
-            old = written[key] if key in written else _present(key, values[key])
+            old = written[key] if key in written else _present(key, values.get(key))
             new, result = _step(verb, key, value, old, op.process)
             if verb not in _READS:
                 written[key] = new

@@ -13,7 +13,6 @@ import sysconfig
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -98,11 +97,10 @@ class GuardedConnection:
         worker = self._worker
         if worker is None:
             worker = self._worker = _Worker(self._make, self._files)
-        future: Future[Completion] = Future()
-        worker.jobs.put((op, future))
+        worker.jobs.put(op)
         try:
-            completion = future.result(timeout_s)
-        except TimeoutError:
+            completion = worker.outcomes.get(timeout=timeout_s)
+        except queue.Empty:
             where = worker.whereabouts()
             self.close()
             return Completion(INFO, error=f"{where}: {op.f} did not return in {timeout_s:g} s")
@@ -121,7 +119,8 @@ class _Worker:
     """The thread of one client."""
 
     def __init__(self, make: MakeClient, files: frozenset[str]) -> None:
-        self.jobs: queue.SimpleQueue[tuple[Op, Future[Completion]] | None] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[Op | None] = queue.SimpleQueue()
+        self.outcomes: queue.SimpleQueue[Completion] = queue.SimpleQueue()
         self.broken = False
         """Whether the client's state is unknown."""
         self._make = make
@@ -141,9 +140,8 @@ class _Worker:
         return _name(places[::-1], self._files)
 
     def _work(self) -> None:
-        while (job := self.jobs.get()) is not None:
-            op, future = job
-            future.set_result(self._attempt(op))
+        while (op := self.jobs.get()) is not None:
+            self.outcomes.put(self._attempt(op))
         if self._client is not None:
             try:
                 self._client.close()
