@@ -36,6 +36,7 @@ ENTRY_POINTS = """\
 [kraftwreck.systems]
 apache-kafka = apache_kafka:SYSTEM
 etcd = etcd_clients:SYSTEM
+nats-jetstream = nats_jetstream:SYSTEM
 pysyncobj = pysyncobj_store:SYSTEM
 redis-sentinel = redis_sentinel:SYSTEM
 zookeeper = zookeeper:SYSTEM
@@ -91,6 +92,7 @@ UNCLEAN = (
     "(https://kafka.apache.org/documentation/#brokerconfigs_unclean.leader.election.enable)"
 )
 TERMS = "[PySyncObj 201](https://github.com/bakwc/PySyncObj/issues/201)"
+SYNCS = "[nats-server 7564](https://github.com/nats-io/nats-server/issues/7564)"
 BUGS = {
     "apache-kafka": (
         "With `acks=1` a leader acknowledges records that no other replica has. With unclean"
@@ -106,6 +108,11 @@ BUGS = {
         f"Serializable reads, which one member answers alone, may be stale: {ETCD}. In v3.5.0 to"
         " v3.5.2 a member that is killed during a large transaction may skip it for good and differ"
         f" from the others at the same position of the log: {DIFFER}."
+    ),
+    "nats-jetstream": (
+        "A server acknowledges a message before it is on the disk: by default it syncs every two"
+        " minutes. Machines that lose power one after the other, and boot, may lose acknowledged"
+        f" messages, or the whole stream: {SYNCS}. With `sync_interval: always` it syncs first."
     ),
     "pysyncobj": (
         "Members forget their term when they restart. After a restart of all, one that missed"
@@ -146,6 +153,7 @@ _SETTINGS = ("apache-kafka", "-w", "register")
 _TOPICS = ("apache-kafka", "-w", "set", "--option", "roles=apart")
 _JAVA = ("--option", "client=java")
 _GO, _STALE = ("etcd", "--option", "client=go"), ("--option", "serializable=true")
+_JETSTREAM = ("nats-jetstream", "-w", "set", "-n", "host", "-t", "180")
 _REDIS = ("redis-sentinel", "-w", "set", "-t", "60")
 TESTS = (
     Test("serializable reads", ("etcd", "--option", "serializable=true", "-t", "60"), 5, 5, 5),
@@ -158,6 +166,9 @@ TESTS = (
     Test("`WAIT 2` after each write", (*_REDIS, "--option", "wait=2"), 10, 0, 10),
     Test("v0.3.14", ("pysyncobj", "--option", "version=0.3.14", *_RESTARTS), 10, 5, 10),
     Test("v0.3.17, the fixed version", ("pysyncobj", *_RESTARTS), 10, 0, 0),
+    Test("v2.12.1", _JETSTREAM, 10, 5, 10),
+    Test("v2.12.1, syncing always", (*_JETSTREAM, "--option", "sync=always"), 10, 0, 0),
+    Test("v2.15.2", (*_JETSTREAM, "--option", "version=2.15.2"), 5, 0, 5),
     Test("reads without `sync`", ("zookeeper", "--option", "sync=false", "-t", "60"), 5, 5, 5),
     Test("reads after `sync`", ("zookeeper", "-t", "60"), 10, 0, 0),
     Test("locks by ephemeral nodes", ("zookeeper", "-w", "lock", "-t", "60"), 5, 0, 5),
