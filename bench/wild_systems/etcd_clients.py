@@ -15,6 +15,7 @@ from kraftwreck.api import GoModule, OptionError
 from kraftwreck.harness.deploy.cache import ArtefactCache
 
 SOURCES = Path(__file__).with_name("etcd_go")
+FILES = ("go.mod", "go.sum", "main.go", "load.go")
 PROGRAM = "etcd-client"
 GO_VERBS = ("read", "write", "cas")
 
@@ -44,7 +45,7 @@ class EtcdClients(Etcd):  # type: ignore[misc]  # a page has it, no file
 def module() -> GoModule:
     """Return the client in Go as an artefact. Raises OptionError if its sources are missing."""
     try:
-        files = {name: (SOURCES / name).read_text() for name in ("go.mod", "go.sum", "main.go")}
+        files = {name: (SOURCES / name).read_text() for name in FILES}
     except OSError as error:
         raise OptionError(f"the client in Go: {error.strerror}: {error.filename}") from None
     return GoModule(name=PROGRAM, program=PROGRAM, files=files)

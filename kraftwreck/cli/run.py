@@ -33,6 +33,7 @@ from kraftwreck.nemesis import registry as faults_registry
 from kraftwreck.pipeline.run_tables import SparkTables
 from kraftwreck.runs.one_run import build_libraries
 from kraftwreck.runs.place import place, supported_faults
+from kraftwreck.runs.two_judges import require_elle
 from kraftwreck.runs.whole import run_and_judge
 from kraftwreck.systems import registry as systems_registry
 
@@ -151,11 +152,13 @@ def cli(
         store=store,
         tables=with_tables,
     )
-    least(systems_registry.workload_of(under_test, chosen.workload), floor)
+    clients = systems_registry.workload_of(under_test, chosen.workload)
+    least(clients, floor)
     if faults is None:
         chosen = replace(chosen, faults=supported_faults(chosen))
     options, where, instead = place(chosen, nodes, _is_default("cluster"))
     if where is not None:
+        require_elle(under_test, clients.checkers)
         build_libraries(chosen.faults)
     with tested_tree(chosen_patch(options)) as tree:
         make_store(options.store)

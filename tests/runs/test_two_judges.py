@@ -12,9 +12,10 @@ import pytest
 from kraftwreck.checkers.elle.binding import VARIABLE
 from kraftwreck.checkers.modelled import parse
 from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.harness.options import OptionError
 from kraftwreck.histories.operation import Op, OpType
 from kraftwreck.histories.verdict import Verdict
-from kraftwreck.runs.two_judges import ELLES, OURS, wanted, with_elle
+from kraftwreck.runs.two_judges import ELLES, OURS, require_elle, wanted, with_elle
 
 GOOD, BAD = True, False
 FAKE = {
@@ -103,3 +104,34 @@ def test_only_runs_of_foreign_systems_on_hosts_have_two_judges(
     assert not wanted({"simulated": True}, object())
     monkeypatch.delenv(VARIABLE)
     assert not wanted({"simulated": False}, object())
+
+
+WRONG = {
+    "missing": ("no-such-elle", "there is no no-such-elle"),
+    "silent": ("true", "KRAFTWRECK_ELLE: "),
+    "no jar": ("/no/such/elle.jar", "there is no /no/such/elle.jar"),
+}
+
+
+@pytest.mark.parametrize(("command", "why"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_elle_is_refused_in_one_line_before_hosts_are_up(
+    command: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, command)
+    with pytest.raises(OptionError) as refused:
+        require_elle(object(), ("stats", OURS))
+    assert why in str(refused.value)
+    assert "\n" not in str(refused.value)
+    require_elle(object(), ("stats",))
+
+
+@pytest.mark.parametrize("says", [GOOD, BAD])
+def test_an_elle_is_tried_with_a_valid_history(
+    says: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name_an_elle(tmp_path, says, monkeypatch)
+    if says is GOOD:
+        require_elle(object(), (OURS,))
+        return
+    with pytest.raises(OptionError, match="it calls a valid history INVALID"):
+        require_elle(object(), (OURS,))

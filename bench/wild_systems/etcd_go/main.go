@@ -1,5 +1,6 @@
 // A client of etcd by its own Go library, as a helper program of the line protocol
-// (docs/line-protocol.md): registers, read, written, and compared and set.
+// (docs/line-protocol.md): registers, read, written, and compared and set. With the arguments
+// `load SECONDS CONNECTIONS URL...` it is a load without the harness.
 package main
 
 import (
@@ -8,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -46,6 +48,15 @@ type helper struct {
 }
 
 func main() {
+	if len(os.Args) > 4 && os.Args[1] == "load" {
+		seconds, _ := strconv.Atoi(os.Args[2])
+		connections, _ := strconv.Atoi(os.Args[3])
+		if err := load(seconds, connections, os.Args[4:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	h := helper{open: map[string]*clientv3.Client{}}
 	if len(os.Args) > 1 && os.Args[1] == "serializable" {
 		h.options = append(h.options, clientv3.WithSerializable())
