@@ -61,6 +61,7 @@ SUPPORTED: Final[dict[str, tuple[int, int]]] = {
     "DeleteTopics": (1, 6),
     "CreatePartitions": (0, 3),
     "DescribeConfigs": (1, 4),
+    "DescribeLogDirs": (1, 4),
     "AlterConfigs": (0, 2),
     "IncrementalAlterConfigs": (0, 1),
     "ElectLeaders": (0, 2),

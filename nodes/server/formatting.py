@@ -62,7 +62,7 @@ def format_node(config: ServerConfig, options: argparse.Namespace) -> Meta:
     mode = _mode(config, options)
     level = None
     if options.release_version is not None:
-        level = _level(options.release_version)
+        level = release_level(options.release_version)
     voters: tuple[InitialVoter, ...] = ()
     if mode is Mode.INITIAL_CONTROLLERS:
         voters = parse_initial_controllers(options.initial_controllers)
@@ -101,7 +101,11 @@ def _mode(config: ServerConfig, options: argparse.Namespace) -> Mode:
     return chosen
 
 
-def _level(text: str) -> int:
+def release_level(text: str) -> int:
+    """Return the level of metadata.version that a release or a level names.
+
+    Raises ConfigError if there is none.
+    """
     level = _LEVELS.get(text)
     if level is None and text.isascii() and text.isdecimal() and len(text) < 4:
         level = int(text)  # the writer checks whether there is such a level

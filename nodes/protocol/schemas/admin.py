@@ -181,4 +181,21 @@ DescribeTopicPartitionsResponse key=75 valid=0 flex=0+
     TopicAuthorizedOperations:int32[def=-2147483648]
   }
   NextCursor:Cursor[null@0+ def=null]{TopicName:string, PartitionIndex:int32}
+
+DescribeLogDirsRequest key=35 valid=1-4 flex=2+
+  Topics:[]DescribableLogDirTopic[null@0+]{Topic:string, Partitions:[]int32}
+
+DescribeLogDirsResponse key=35 valid=1-4 flex=2+
+  ThrottleTimeMs:int32
+  ErrorCode:int16[v3+]
+  Results:[]DescribeLogDirsResult{
+    ErrorCode:int16, LogDir:string
+    Topics:[]DescribeLogDirsTopic{
+      Name:string
+      Partitions:[]DescribeLogDirsPartition{
+        PartitionIndex:int32, PartitionSize:int64, OffsetLag:int64, IsFutureKey:bool
+      }
+    }
+    TotalBytes:int64[v4+ def=-1], UsableBytes:int64[v4+ def=-1]
+  }
 """
