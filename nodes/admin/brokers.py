@@ -86,7 +86,7 @@ class Removal:
         present = [broker for broker in self._removed if broker in known]
         for broker in self._removed:
             if broker not in known:
-                self._say(f"broker {broker} is not registered (any more)")
+                self._say(f"broker {broker} is not registered")
         places = {broker: str(known[broker].endpoint) for broker in present}
         self._voters = self._cluster.voters()
         state = self._cluster.state()
