@@ -28,7 +28,7 @@ _GONE: Final = (UNKNOWN_TOPIC_OR_PARTITION,)
 
 @dataclass(slots=True)
 class Done:
-    """What a command has changed so far."""
+    """Numbers of the changes that a command has made so far."""
 
     partitions: int = 0
     replicas: int = 0

@@ -139,7 +139,7 @@ class Removal:
         self._balancer.run(self._rest)
 
     def _wait_for_end(self, present: Collection[int], timeout_s: float) -> None:
-        """Wait until the brokers are fenced: one that runs would go on as a member."""
+        """Wait until the brokers are fenced: one that runs could get replicas again."""
         waiting: set[int] = set()
 
         def ended() -> bool:

@@ -1,7 +1,7 @@
 """Commands that administrate a cluster: ``python3 -m kraftwreck.nodes.admin COMMAND``.
 
-All but ``create-cluster`` work through any broker, also one of Apache Kafka 4. What they have done
-is in the cluster only: a command that was killed is repeated, and does what is left.
+All but ``create-cluster`` work through any broker, also one of Apache Kafka 4. Their only state is
+the cluster's: repeat a command that was killed, and it does the rest.
 
 Exit status: 0 done, 1 not done in time or cluster not reached (repeat the command), 254 wrong
 arguments, or refused by the cluster.

@@ -13,9 +13,9 @@ replicas counts. Of the leaders a plan changes as few as it can; that copies not
 
 :mod:`nodes.admin.spread` finds both, for replicas and then for leaders, with a proof.
 
-A plan that is interrupted and made again copies no more in total. Let a plan of cost c be carried
-out for some partitions, at cost d. The rest of it is a plan for what there is now, and costs
-c - d; the new plan costs at most that.
+A plan that is interrupted and made again does not copy more in total. Let a plan of cost c be
+carried out for some partitions, at cost d. The rest of it is a plan for what there is now, and
+costs c - d; the new plan costs at most that.
 """
 
 from __future__ import annotations

@@ -11,12 +11,11 @@ at least two units less. Where every item may be on every broker, loads then dif
 
 Racks: an item covers as many of its brokers' racks as it can, ``min(count, racks)``.
 
-Why the result is optimal
--------------------------
-The sets of brokers that an item may have are the bases of a matroid: all sets of ``count`` brokers,
-or with racks the elongation of a partition matroid, as the number of members beyond the first of
-each rack is bounded. Choosing one base per item with convex costs of loads is a valuated matroid
-intersection, which successive shortest paths solve:
+Why the result is optimal: the sets of brokers that an item may have are the bases of a matroid.
+Without racks these are all sets of ``count`` brokers. With racks the number of members beyond the
+first of each rack is bounded, which is the elongation of a partition matroid. Choosing one base per
+item with convex costs of loads is a valuated matroid intersection. Successive shortest paths solve
+it:
 
 * The start gives each item the base that costs least, which a greedy choice finds. No other choice
   with any loads is cheaper, so the exchange graph has no negative cycle.
