@@ -110,9 +110,9 @@ def test_mistakes_are_one_line_with_what_to_do(shared_brokers: Any, run: Run) ->
     at = server(shared_brokers, 4)
     for arguments, status, said in (
         (("create-topic", "a b", *at), 254, "topic a b: INVALID_TOPIC_EXCEPTION"),
-        (("create-topic", "t", *at, "--replicas", "9"), 254, "INVALID_REPLICATION_FACTOR"),
-        (("create-topic", "t", *at, "--config", "nosuch=1"), 254, "INVALID_CONFIG"),
-        (("create-topic", "t", *at, "--config", "nosuch"), 254, "is not NAME=VALUE"),
+        (("create-topic", "u", *at, "--replicas", "9"), 254, "INVALID_REPLICATION_FACTOR"),
+        (("create-topic", "u", *at, "--config", "nosuch=1"), 254, "INVALID_CONFIG"),
+        (("create-topic", "u", *at, "--config", "nosuch"), 254, "is not NAME=VALUE"),
         (("create-topic", "t", "--bootstrap-server", "here"), 254, "'here' is not host:port"),
         (("add-brokers", "x", *at), 254, "'x' is not a list of node ids"),
         (("add-brokers", "9", *at, "--patience", "0.3"), 1, "brokers [9] did not register"),
@@ -252,7 +252,7 @@ def test_an_addition_that_is_killed_at_any_request_moves_no_more_in_the_end(
     cluster.start(5)
     cluster.serving()
     kills, apis = repeat_until_done(monkeypatch, 2, "add-brokers", "5", *at, "--batch", "4")
-    assert kills > 2
+    assert kills >= len(apis)
     assert "AlterPartitionReassignments" in apis
     after = replicas(cluster, 2, "t")
     assert set(loads(after)[0].values()) == {12}
@@ -269,7 +269,7 @@ def test_a_removal_that_is_killed_at_any_request_ends_right(
     data = cluster.path(4, "data")
     options = ("--batch", "3", "--data-dir", str(data))
     kills, apis = repeat_until_done(monkeypatch, 5, "remove-brokers", "4", *at, *options)
-    assert kills > 2
+    assert kills >= len(apis)
     assert {"AlterPartitionReassignments", "UnregisterBroker"} <= apis
     assert not data.exists()
     assert registered(cluster, 2) == [2, 3]
