@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -47,19 +47,28 @@ def _checked() -> None:
     check_installation()
 
 
+Flaw = Callable[[Any], str | None]
+"""Returns what is wrong with an imported object, one line; None if nothing is."""
+
+
 @cache
-def by_own_name(group: str) -> Plugins:
-    """Return :func:`plugins` by the objects' own attribute ``name``, a text."""
+def by_own_name(group: str, flaw: Flaw = lambda each: None) -> Plugins:
+    """Return :func:`plugins` by the objects' own attribute ``name``, a text.
+
+    An object with a ``flaw`` is broken.
+    """
     told = plugins(group)
     found: dict[str, Any] = {}
     broken = dict(told.broken)
     for point, each in told.found.items():
         name = getattr(each, "name", None)
-        if isinstance(name, str):
-            found[name] = each
-        else:
+        if not isinstance(name, str):
             kind = type(each).__name__
             broken[point] = f"the entry point {point!r} is a {kind} that has no name"
+        elif (wrong := flaw(each)) is not None:
+            broken[name] = f"the entry point {point!r} cannot be used: {wrong}"
+        else:
+            found[name] = each
     return Plugins(found, broken)
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
+from kraftwreck.harness.capabilities import Capability
 from kraftwreck.harness.options import OptionError
-from kraftwreck.histories.plugins import by_own_name, plugins, unknown
+from kraftwreck.histories.plugins import Plugins, by_own_name, plugins, unknown
 from kraftwreck.nemesis.families.clocks import Clock
 from kraftwreck.nemesis.families.disks import Disk, Storage
 from kraftwreck.nemesis.families.hosts import Host
@@ -25,6 +26,7 @@ from kraftwreck.nemesis.families.restarts import Restart
 from kraftwreck.nemesis.families.squeezes import Squeeze
 from kraftwreck.nemesis.families.wire import Wire
 from kraftwreck.nemesis.family import Family
+from kraftwreck.nemesis.shapes import Shape
 from kraftwreck.nemesis.transitions import Transitions
 
 GROUP = "kraftwreck.nemeses"
@@ -77,11 +79,35 @@ def faults_of(system: str) -> SystemFaults:
     return found
 
 
+def installed() -> Plugins:
+    """Return the families that other packages add, by name."""
+    return by_own_name(GROUP, flaw)
+
+
+def flaw(family: Any) -> str | None:
+    """Return what is wrong with the declaration of a family, one line; None if nothing is."""
+    if not (isinstance(family, type) and issubclass(family, Family)):
+        return "it is not a subclass of Family"
+    shapes: object = getattr(family, "shapes", None)
+    if not (isinstance(shapes, Mapping) and shapes):
+        return "its `shapes` must be a mapping from names to shapes, with at least one"
+    if not all(isinstance(shape, Shape) for shape in shapes.values()):
+        return "the values of its `shapes` must be of the class Shape"
+    needs: object = family.needs
+    if not (isinstance(needs, tuple) and all(isinstance(each, Capability) for each in needs)):
+        return "its `needs` must be a tuple of capabilities, such as (PROCESSES,)"
+    if family.hits not in ("nodes", "processes"):
+        return f"its `hits` must be 'nodes' or 'processes', not {family.hits!r}"
+    if family.start is Family.start:
+        return "it does not define `start`"
+    return None
+
+
 @cache
 def families(system: str | None = None) -> Families:
     """Return the families of ``system`` by name; without a system those of all systems."""
     found = {family.name: family for family in _OURS}
-    found |= by_own_name(GROUP).found
+    found |= installed().found
     for name in sorted(plugins(FAULTS).found) if system is None else [system]:
         found |= {family.name: family for family in faults_of(name).families}
     return found
@@ -108,7 +134,7 @@ def parse(text: str, known: Families | None = None) -> tuple[str, ...]:
     for name in names:
         if name not in known:
             listed = [*sorted(known), "none"]
-            raise OptionError(unknown("fault", name, by_own_name(GROUP), listed))
+            raise OptionError(unknown("fault", name, installed(), listed))
     if not names:
         raise OptionError(f"no fault given; known faults: {', '.join(sorted(known))}, none")
     return tuple(dict.fromkeys(names))
