@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 import msgspec
 
@@ -44,7 +45,7 @@ class KraftCampaign(Campaign):
 
     def options(self, seed: int) -> RunOptions:
         """Return the options of the test with this ``seed``."""
-        names = sorted(workloads())
+        names = drawn()
         name = names[seed % len(names)] if self.workload == ALL else self.workload
         threads, rate = _load(find(name), seed)
         return RunOptions(
@@ -132,6 +133,14 @@ def _controllers(seed: int) -> int:
     """Return the number of controllers, by seed: three to five, sometimes only one."""
     alone = draw_below(LONELY, seed, "alone") == 0
     return 1 if alone else 3 + draw_below(3, seed, "nodes")
+
+
+@cache
+def drawn() -> list[str]:
+    """Return the workloads that a seed chooses from: KRaft's own, not those of other packages."""
+    own = __name__.partition(".")[0]
+    named = workloads().items()
+    return sorted(name for name, each in named if type(each).__module__.partition(".")[0] == own)
 
 
 def _load(workload: Workload, seed: int) -> tuple[int, float]:
