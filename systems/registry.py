@@ -5,16 +5,16 @@ Ours are declared there too, in the same way as those of other packages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 from kraftwreck.harness.options import OptionError, RunOptions
 from kraftwreck.harness.simulated.core import CoreSystem, is_core, is_spec, load_core
 from kraftwreck.harness.system import Configurable, System
-from kraftwreck.harness.workload import Workload
+from kraftwreck.harness.workload import Speaking, Workload
 from kraftwreck.histories.plugins import by_own_name, unknown
 from kraftwreck.workloads import registry as workloads
-from kraftwreck.workloads.generic import GENERIC, GenericWorkload, Spoken
+from kraftwreck.workloads.generic import GENERIC, Spoken, verbs_of
 
 GROUP = "kraftwreck.systems"
 
@@ -57,10 +57,12 @@ def workload_of(system: System, name: str) -> Workload:
 
     Raises :class:`OptionError` if there is none, or if the system lacks verbs that it needs.
     """
-    generic = GENERIC.get(name)
-    if generic is None or name in system.workloads:
+    if name in system.workloads:
         return workloads.find(name)
-    return _spoken_by(system, generic)
+    workload: Workload = GENERIC.get(name) or workloads.find(name)
+    if isinstance(workload, Speaking):
+        return workload
+    return _spoken_by(system, workload)
 
 
 def simulated_workload(system: str, name: str) -> Workload:
@@ -70,19 +72,28 @@ def simulated_workload(system: str, name: str) -> Workload:
     """
     core = load_core(system) if is_core(system) else None
     if core is None or core.client is None:
-        return workloads.find(name)
-    generic = GENERIC.get(name)
-    if generic is None:
+        workload = workloads.find(name)
+        if not isinstance(workload, Speaking):
+            raise OptionError(f"{_cannot_run(system, name)}: it has no clients")
+        return workload
+    spoken: Workload | None = GENERIC.get(name) or workloads.workloads().get(name)
+    if spoken is None or not verbs_of(spoken):
         raise OptionError(f"unknown workload {name!r} of {system}; use {', '.join(core.generic)}")
-    return Spoken(_spoken_by(core, generic), core.client)
+    return Spoken(_spoken_by(core, spoken), core.client)
 
 
-def _spoken_by(system: System | CoreSystem, generic: GenericWorkload) -> GenericWorkload:
-    verbs: Sequence[str] = getattr(system, "verbs", ())
-    missing = generic.missing(verbs)
-    if missing:
+def _spoken_by(system: System | CoreSystem, workload: Workload) -> Workload:
+    needed, known = verbs_of(workload), getattr(system, "verbs", ())
+    cannot = _cannot_run(system.name, workload.name)
+    if not needed:
         raise OptionError(
-            f"the system {system.name} cannot run the workload {generic.name}: it lacks"
-            f" {', '.join(missing)}"
+            f"{cannot}: add it to the system's `workloads`, or declare the workload's `verbs`"
         )
-    return generic
+    missing = [verb for verb in needed if verb not in known]
+    if missing:
+        raise OptionError(f"{cannot}: it lacks {', '.join(missing)}")
+    return workload
+
+
+def _cannot_run(system: str, workload: str) -> str:
+    return f"the system {system} cannot run the workload {workload}"

@@ -8,7 +8,7 @@ and locks are numbers, the others have one key each (``set``, ``counter``, ``que
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kraftwreck.checkers.floor import Floor
@@ -16,7 +16,7 @@ from kraftwreck.checkers.modelled import by_model
 from kraftwreck.harness.client import Client
 from kraftwreck.harness.generator import Generator, Planned
 from kraftwreck.harness.options import TRANSACTION
-from kraftwreck.harness.workload import ClientSetting, Load
+from kraftwreck.harness.workload import ClientSetting, Load, Workload
 from kraftwreck.nodes.draw import draw_below
 from kraftwreck.workloads.generators import (
     Cycle,
@@ -74,16 +74,23 @@ class GenericWorkload:
         """Return the final operations."""
         return self.last
 
-    def missing(self, verbs: Sequence[str]) -> list[str]:
-        """Return the verbs that a system with ``verbs`` lacks."""
-        return [verb for verb in self.verbs if verb not in verbs]
+
+def verbs_of(workload: Workload) -> tuple[str, ...]:
+    """Return the verbs of a workload of any system; () for a workload of certain systems."""
+    return tuple(getattr(workload, "verbs", ()))
 
 
-class Spoken(GenericWorkload):
-    """A generic workload that brings the clients of a system: ``speak`` makes that of a thread."""
+class Spoken:
+    """A workload of verbs with the clients of a system: ``speak`` makes the client of a thread."""
 
-    def __init__(self, generic: GenericWorkload, speak: Callable[[ClientSetting], Client]) -> None:
-        super().__init__(**{each.name: getattr(generic, each.name) for each in fields(generic)})
+    def __init__(self, workload: Workload, speak: Callable[[ClientSetting], Client]) -> None:
+        self.name = workload.name
+        self.about: str = getattr(workload, "about", "")
+        self.checkers = workload.checkers
+        self.owed: Sequence[str] | None = getattr(workload, "owed", None)
+        self.floor: Floor | None = getattr(workload, "floor", None)
+        self.generator = workload.generator
+        self.final = workload.final
         self._speak = speak
 
     def client(self, setting: ClientSetting) -> Client:

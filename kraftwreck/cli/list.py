@@ -10,6 +10,7 @@ from kraftwreck.checkers import registry as checkers_registry
 from kraftwreck.checkers.registry import abouts
 from kraftwreck.harness.clusters import providers
 from kraftwreck.harness.simulated.core import GROUP as CORES
+from kraftwreck.harness.workload import Workload
 from kraftwreck.histories.plugins import by_own_name, plugins
 from kraftwreck.mutants import catalogue
 from kraftwreck.nemesis import registry as nemesis_registry
@@ -17,7 +18,7 @@ from kraftwreck.nemesis.registry import families
 from kraftwreck.systems import registry as systems_registry
 from kraftwreck.systems.registry import systems
 from kraftwreck.workloads import registry as workloads_registry
-from kraftwreck.workloads.generic import GENERIC
+from kraftwreck.workloads.generic import GENERIC, verbs_of
 from kraftwreck.workloads.registry import workloads
 
 Entry = dict[str, str]
@@ -28,15 +29,8 @@ def everything() -> dict[str, list[Entry]]:
     return {
         "systems": [_entry(name, s.about) for name, s in sorted(systems().items())],
         "workloads": [
-            *(
-                _entry(name, str(getattr(w, "about", "")))
-                for name, w in sorted(workloads().items())
-            ),
-            *(
-                _entry(name, f"any system with the verbs {', '.join(w.verbs)}: {w.about}")
-                for name, w in GENERIC.items()
-                if name not in workloads()
-            ),
+            *(_workload(name, w) for name, w in sorted(workloads().items())),
+            *(_workload(name, w) for name, w in GENERIC.items() if name not in workloads()),
         ],
         "faults": [
             _entry(name, f"{family.about} ({', '.join(family.shapes)})")
@@ -63,9 +57,19 @@ def everything() -> dict[str, list[Entry]]:
 
 def _broken() -> list[Entry]:
     """Return the plug-ins that cannot be imported, with the reason of each."""
-    groups = (systems_registry.GROUP, workloads_registry.GROUP, nemesis_registry.GROUP)
-    told = [*map(by_own_name, groups), plugins(checkers_registry.GROUP), plugins(CORES)]
+    told = [
+        by_own_name(systems_registry.GROUP),
+        workloads_registry.installed(),
+        nemesis_registry.installed(),
+        plugins(checkers_registry.GROUP),
+        plugins(CORES),
+    ]
     return [_entry(name, why) for each in told for name, why in sorted(each.broken.items())]
+
+
+def _workload(name: str, workload: Workload) -> Entry:
+    about, verbs = str(getattr(workload, "about", "")), ", ".join(verbs_of(workload))
+    return _entry(name, f"any system with the verbs {verbs}: {about}" if verbs else about)
 
 
 def _entry(name: str, about: str) -> Entry:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from kraftwreck.checkers.modelled import by_model, parse
 from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.harness.generator import Planned
 from kraftwreck.harness.options import OptionError
 from kraftwreck.harness.workload import Load
 from kraftwreck.histories.operation import INVOKE, OK, Op
-from kraftwreck.systems.registry import find, workload_of
-from kraftwreck.workloads.generic import GENERIC
+from kraftwreck.histories.plugins import Plugins
+from kraftwreck.systems.kraft.simulated import campaign
+from kraftwreck.systems.registry import find, simulated_workload, workload_of
+from kraftwreck.workloads import registry
+from kraftwreck.workloads.generic import GENERIC, Spoken
+from kraftwreck.workloads.planned import PlannedWorkload
 from tests.workloads.memory import VERBS, Bench
 
 
@@ -114,6 +120,56 @@ def test_a_systems_own_workload_wins_over_the_generic_one() -> None:
     assert type(own).__module__.startswith("kraftwreck.systems.kraft")
     with pytest.raises(OptionError, match="cannot run the workload bank: it lacks transfer, read"):
         workload_of(find("kraft"), "bank")
+
+
+class Counted(PlannedWorkload):
+    name = "counted"
+    checkers = ("stats",)
+
+    def plan(self, seed: int, thread: int, count: int) -> Planned:
+        return Planned("read", 0)
+
+    def final(self, nodes: Sequence[str]) -> Sequence[Planned]:
+        return []
+
+
+class Verbal(Counted):
+    name = "verbal"
+    verbs = ("read", "write")
+
+
+@pytest.fixture
+def outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install the workloads ``counted`` and ``verbal`` of another package."""
+    found = {each.name: each for each in (Counted(), Verbal())} | dict(registry.workloads())
+    monkeypatch.setattr(registry, "installed", lambda: Plugins(found, {}))
+
+
+@pytest.mark.usefixtures("outside")
+def test_workload_of_another_package_runs_on_every_system_with_its_verbs() -> None:
+    system: Any = OfVerbs("read", "write")
+    assert isinstance(workload_of(system, "verbal"), Verbal)
+    assert isinstance(simulated_workload("raft", "verbal"), Spoken)
+    with pytest.raises(OptionError, match="cannot run the workload verbal: it lacks read, write"):
+        workload_of(find("kraft"), "verbal")
+    with pytest.raises(OptionError, match="kraft cannot run the workload verbal: it has no client"):
+        simulated_workload("kraft", "verbal")
+
+
+@pytest.mark.usefixtures("outside")
+def test_workload_without_verbs_runs_on_systems_that_name_it() -> None:
+    system: Any = OfVerbs("read")
+    with pytest.raises(OptionError, match="`workloads`, or declare the workload's `verbs`"):
+        workload_of(system, "counted")
+    system.workloads = ("counted",)
+    assert isinstance(workload_of(system, "counted"), Counted)
+
+
+@pytest.mark.usefixtures("outside")
+def test_seeds_choose_no_workload_of_another_package() -> None:
+    campaign.drawn.cache_clear()
+    assert {"counted", "verbal"} <= set(registry.workloads())
+    assert campaign.drawn() == ["leader", "metadata", "partitions", "register", "requests"]
 
 
 def test_an_unknown_workload_is_refused_with_the_known_ones() -> None:
