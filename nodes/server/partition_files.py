@@ -10,8 +10,10 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from struct import Struct
+from threading import Lock
 from typing import Final, get_args
 
 from kraftwreck.nodes.log.batch import parse_header
@@ -27,7 +29,7 @@ from kraftwreck.nodes.log.partition.checkpoints import (
     write_offsets,
     write_topic_id,
 )
-from kraftwreck.nodes.log.partition.partition_log import Extent, PartitionLog, Slice
+from kraftwreck.nodes.log.partition.partition_log import Extent, Flush, PartitionLog, Slice
 from kraftwreck.nodes.log.partition.producer_snapshot import ProducerEntry
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.log.partition.times import offset_at
@@ -35,6 +37,7 @@ from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.events import AppendFailed, LogOpened, SegmentClosed
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey, batch_of
 from kraftwreck.nodes.replication.producers import KEPT
+from kraftwreck.nodes.server.disk_worker import Elsewhere, at_once
 from kraftwreck.nodes.server.outgoing import FilePart
 
 DiskEffect = (
@@ -148,10 +151,15 @@ def _placed(batch: Batch) -> bytearray | memoryview:
     return view
 
 
+def _nothing(_: None) -> None:
+    """Work elsewhere has ended, and nobody waits for it."""
+
+
 class PartitionFiles:
     """The logs below ``directory``; ``name_of`` gives the name of a topic id that is in use.
 
-    ``orderly``: the process before closed them all. Appends reach the page cache. Leader epochs,
+    ``orderly``: the process before closed them all. ``elsewhere`` does what may take long: opening,
+    removing, and making a full segment durable. Appends reach the page cache. Leader epochs,
     truncations and checkpoints are durable on return. Invariant: at any moment the recovery point
     in the checkpoint is at most the end of the log, and all below it is durable.
 
@@ -169,8 +177,16 @@ class PartitionFiles:
         media: Media = PLAIN,
         *,
         orderly: bool = False,
+        elsewhere: Elsewhere = at_once,
     ) -> None:
         self._directory = directory
+        self._elsewhere = elsewhere
+        self._busy: dict[PartitionKey, list[DiskEffect]] = {}
+        """Logs that are being opened or removed, with the effects that wait for that."""
+        self._locks = {name: Lock() for name in (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_STARTS)}
+        self._told: list[DiskEvent] = []
+        self.tell: Callable[[DiskEvent], None] | None = None
+        """What gets the events of work that was done elsewhere; None: :meth:`carry_out` does."""
         self._name_of = name_of
         self._settings = settings
         self._media = media
@@ -192,10 +208,16 @@ class PartitionFiles:
         return events
 
     def carry_out(self, effect: DiskEffect) -> list[DiskEvent]:
-        """Carry out one effect, and return the events that it causes, in order."""
+        """Carry out one effect, and return the events that it causes, in order.
+
+        Those of work elsewhere are told later.
+        """
+        if isinstance(effect, data.OpenLog | data.RemoveLog) and effect.key in self._busy:
+            self._busy[effect.key].append(effect)
+            return []
         match effect:
             case data.OpenLog():
-                return self._open(effect.key)
+                self._open(effect.key)
             case data.RemoveLog():
                 self._remove(effect.key)
             case data.Append():
@@ -211,8 +233,9 @@ class PartitionFiles:
             case data.WriteHighWatermarks():
                 for key, offset in effect.offsets.items():
                     self._watermarks[self._replicas[key].name] = offset
-                self._write(HIGH_WATERMARKS, self._watermarks)
-        return []
+                self._elsewhere(self._write_watermarks, _nothing)
+        told, self._told[:] = self._told[:], []
+        return told
 
     def read(self, key: PartitionKey, wanted: data.Slice, limit: int) -> bytes | FilePart:
         """Return the records that an answer to a Fetch names: at least a batch, or up to ``limit``.
@@ -271,30 +294,59 @@ class PartitionFiles:
         return read_offsets(self._directory / name, self._media)
 
     def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:
-        write_offsets(self._directory / name, offsets, self._media)
+        """Replace a checkpoint by what the offsets are once no other thread writes it."""
+        with self._locks[name]:
+            write_offsets(self._directory / name, offsets.copy(), self._media)
 
     def _folder(self, name: TopicPartition) -> Path:
         return self._directory / f"{name[0]}-{name[1]}"
 
-    def _open(self, key: PartitionKey) -> list[DiskEvent]:
+    def _open(self, key: PartitionKey) -> None:
         replica = self._replicas.get(key)
-        if replica is None:
-            replica = _Replica((self._name_of(key[0]), key[1]))
-            self._prepare(replica.name, key[0])
-            name = replica.name
-            replica.log = PartitionLog(
-                self._folder(name),
-                replica.entries,
-                self._settings,
-                self._starts.get(name, 0),
-                None if self._orderly else self._points.get(name, 0),
-                self._media,
-            )
-            self._replicas[key] = replica
+        if replica is not None:
+            replica.rebuild()
+            self._tell_opened(key, replica)
+            return
+        self._busy[key] = []
+        name = self._name_of(key[0]), key[1]
+        self._elsewhere(partial(self._load, key[0], _Replica(name)), partial(self._loaded, key))
+
+    def _load(self, topic_id: bytes, replica: _Replica) -> _Replica:
+        """Recover a log; not on the loop, and nothing else knows it meanwhile."""
+        name = replica.name
+        self._prepare(name, topic_id)
+        replica.log = PartitionLog(
+            self._folder(name),
+            replica.entries,
+            self._settings,
+            self._starts.get(name, 0),
+            None if self._orderly else self._points.get(name, 0),
+            self._media,
+        )
         replica.rebuild()
-        events: list[DiskEvent] = [replica.opened(key, self._watermarks.get(replica.name, 0))]
-        events.extend(_closed(key, each) for each in replica.log.extents[:-1])
-        return events
+        return replica
+
+    def _loaded(self, key: PartitionKey, replica: _Replica) -> None:
+        self._replicas[key] = replica
+        if not self._busy[key]:
+            self._tell_opened(key, replica)
+        self._free(key)
+
+    def _free(self, key: PartitionKey) -> None:
+        """Carry out what has waited for a log: of several, the last one counts."""
+        waited = self._busy.pop(key)
+        if waited:
+            self._remove(key)
+            if isinstance(waited[-1], data.OpenLog):
+                self._told += self.carry_out(waited[-1])
+        if self.tell is not None:
+            told, self._told[:] = self._told[:], []
+            for event in told:
+                self.tell(event)
+
+    def _tell_opened(self, key: PartitionKey, replica: _Replica) -> None:
+        self._told.append(replica.opened(key, self._watermarks.get(replica.name, 0)))
+        self._told += (_closed(key, each) for each in replica.log.extents[:-1])
 
     def _prepare(self, name: TopicPartition, topic_id: bytes) -> None:
         """Let the folder exist with the id of the topic; what another topic left there goes."""
@@ -328,7 +380,8 @@ class PartitionFiles:
         replica = self._replicas.pop(key, None)
         if replica is not None:
             replica.log.discard()
-            self._empty(replica.name)
+            self._busy[key] = []
+            self._elsewhere(partial(self._empty, replica.name), lambda _: self._free(key))
 
     def _append(self, effect: data.Append) -> list[DiskEvent]:
         if effect.key in self.full:
@@ -348,7 +401,32 @@ class PartitionFiles:
             events.append(AppendFailed(effect.key, log.end_offset))
         if log.active_base != segment:
             events.append(_closed(effect.key, log.extents[-2]))
+            self._flush(effect.key, replica)
         return events
+
+    def _flush(self, key: PartitionKey, replica: _Replica) -> None:
+        """Make a log durable up to its end, in time."""
+        try:
+            flush = replica.log.flush()
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            return  # The next one covers this, too.
+        self._elsewhere(flush.run, lambda _: self._flushed(key, replica, flush))
+
+    def _flushed(self, key: PartitionKey, replica: _Replica, flush: Flush) -> None:
+        if self._replicas.get(key) is not replica:
+            return  # Another log may have its name.
+        replica.log.flushed(flush)
+        if self._points.get(replica.name, 0) < replica.log.recovery_point:
+            self._points[replica.name] = replica.log.recovery_point
+            self._elsewhere(self._write_points, _nothing)
+
+    def _write_points(self) -> None:
+        self._write(RECOVERY_POINTS, self._points)
+
+    def _write_watermarks(self) -> None:
+        self._write(HIGH_WATERMARKS, self._watermarks)
 
     def _truncate(self, key: PartitionKey, end_offset: int) -> None:
         replica = self._replicas[key]
@@ -371,7 +449,12 @@ class PartitionFiles:
         # The checkpoint first: a log that begins later than it says is correct, and one that begins
         # earlier again would show deleted records.
         self._set_start(replica.name, start_offset)
-        for path in replica.log.delete_below(start_offset):
+        garbage = replica.log.delete_below(start_offset)
+        if garbage:
+            self._elsewhere(partial(self._unlink, garbage), _nothing)
+
+    def _unlink(self, paths: Iterable[Path]) -> None:
+        for path in paths:
             self._media.unlink(path)
 
     def _set_start(self, name: TopicPartition, offset: int) -> None:

@@ -27,6 +27,7 @@ from kraftwreck.nodes.server.calls import Calls
 from kraftwreck.nodes.server.clean_shutdown import UNCLEAN
 from kraftwreck.nodes.server.connection import Connection, Requests
 from kraftwreck.nodes.server.console import say
+from kraftwreck.nodes.server.disk_worker import DiskWorker, Elsewhere, at_once
 from kraftwreck.nodes.server.exit_status import FATAL, STOPPED
 from kraftwreck.nodes.server.input_log import InputLog
 from kraftwreck.nodes.server.listeners import Listener, bind
@@ -116,8 +117,12 @@ async def _serve(
     storage.recovered = Recovered()  # the node has its own
     limit_s = BROKER_SHUTDOWN_LIMIT_S if config.broker else SHUTDOWN_LIMIT_S
     topics = ImageTopics(lambda: node.image.stable)
-    files = _open_files(config, node_config, topics, media)
-    shell = Shell(node, storage, traces, inputs, limit_s, files=files)
+    worker = DiskWorker(loop, lambda error: shell.work_failed(error))
+    elsewhere = worker.run if config.data_plane and media is PLAIN else None
+    files = _open_files(config, node_config, topics, media, elsewhere)
+    shell = Shell(node, storage, traces, inputs, limit_s, files=files, elsewhere=elsewhere)
+    if files is not None and elsewhere is not None:
+        files.tell = shell.submit
     timeout_ms = node_config.request_timeout_ms
     peers = Peers(config.node_id, config.voters, config.address, timeout_ms, shell.submit)
     calls = Calls(config.node_id, config.address, timeout_ms, shell.submit)
@@ -146,8 +151,10 @@ async def _serve(
     )
     try:
         status = await shell.exit_status
+        worker.close()
         return status, shell.broker_epoch if _close_files(files, status) else UNCLEAN
     finally:
+        worker.close()
         sweeper.cancel()
         for server in servers:
             server.close()
@@ -159,7 +166,11 @@ async def _serve(
 
 
 def _open_files(
-    config: ServerConfig, node_config: NodeConfig, topics: ImageTopics, media: Media
+    config: ServerConfig,
+    node_config: NodeConfig,
+    topics: ImageTopics,
+    media: Media,
+    elsewhere: Elsewhere | None,
 ) -> PartitionFiles | None:
     """Return the logs of users; they were closed in order if the broker stopped cleanly."""
     if not config.data_plane:
@@ -171,7 +182,14 @@ def _open_files(
         return name
 
     orderly = node_config.previous_broker_epoch >= 0
-    return PartitionFiles(config.log_dir, name_of, config.log_settings, media, orderly=orderly)
+    return PartitionFiles(
+        config.log_dir,
+        name_of,
+        config.log_settings,
+        media,
+        orderly=orderly,
+        elsewhere=elsewhere or at_once,
+    )
 
 
 def _close_files(files: PartitionFiles | None, status: int) -> bool:

@@ -5,7 +5,9 @@ Each event is one synchronous step, with no await in it::
     event → node.step → input log → durable effects (fsync) → traces → sends and answers
 
 So nothing is sent before it is on the disk, and a crash loses only messages. Records of users
-reach the page cache, see ``nodes.replication.effects``.
+reach the page cache, see ``nodes.replication.effects``. In a node that stores them the durable
+effects of the quorum run in a thread. Its next events wait for that, but events of the data plane
+do not: they concern neither the quorum nor its disk.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, get_args
 
 from kraftwreck.nodes.consensus.effects import (
+    DURABLE,
     Abandon,
     ApiReply,
     FatalError,
@@ -36,7 +40,9 @@ from kraftwreck.nodes.effects import NodeEffect, NodeEvent
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.protocol.errors import SNAPSHOT_NOT_FOUND
 from kraftwreck.nodes.replication import effects as data
+from kraftwreck.nodes.replication.events import FromShell
 from kraftwreck.nodes.server.console import say
+from kraftwreck.nodes.server.disk_worker import Elsewhere
 from kraftwreck.nodes.server.exit_status import DISK_FAILED, FATAL, STOPPED
 from kraftwreck.nodes.server.input_log import InputLog
 from kraftwreck.nodes.server.partition_files import PartitionFiles
@@ -82,6 +88,7 @@ class Shell:
         shutdown_limit_s: float = SHUTDOWN_LIMIT_S,
         *,
         files: PartitionFiles | None = None,
+        elsewhere: Elsewhere | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
         mono_us: Callable[[], int] = monotonic_us,
         wall_us: Callable[[], int] = wall_clock_us,
@@ -91,6 +98,10 @@ class Shell:
         self._traces = traces
         self._inputs = inputs
         self._files = files
+        self._elsewhere = elsewhere
+        self._is_flushing = False
+        self._later: deque[NodeEvent] = deque()
+        """Events of the quorum that wait for its disk."""
         self._caused: deque[NodeEvent] = deque()
         """Events that the disk has answered the last step with."""
         self._loop = loop or asyncio.get_running_loop()
@@ -117,6 +128,9 @@ class Shell:
 
     def submit(self, event: NodeEvent) -> None:
         """Let the node handle ``event``, completely; after the node has stopped, do nothing."""
+        if self._is_flushing and not isinstance(event, FromShell):
+            self._later.append(event)
+            return
         self._step(event)
         self._settle()
 
@@ -172,15 +186,44 @@ class Shell:
 
     def _carry_out(self, effects: Sequence[NodeEffect], now: int, wall_us: int) -> None:
         try:
-            self._storage.carry_out(effects)
             if self._files is not None:
                 self._caused.extend(self._files.carry_out_all(effects))
+            if self._elsewhere is None:
+                self._storage.carry_out(effects)
+            elif any(isinstance(effect, DURABLE) for effect in effects):
+                self._is_flushing = True
+                work = partial(self._storage.carry_out, effects)
+                self._elsewhere(work, lambda _: self._flushed(effects, now, wall_us))
+                return
+        except (OSError, ValueError) as error:
+            self.work_failed(error)
+            return
+        self._say(effects, now, wall_us)
+
+    def _flushed(self, effects: Sequence[NodeEffect], now: int, wall_us: int) -> None:
+        """Finish a step whose durable effects are done, and take the events that have waited."""
+        self._is_flushing = False
+        self._say(effects, now, wall_us)
+        self._settle()
+        while self._later and not self._is_flushing:
+            self.submit(self._later.popleft())
+
+    def work_failed(self, error: BaseException) -> None:
+        """Stop since work on the disk has failed, here or in a thread."""
+        now, wall_us = self._mono_us(), self._wall_us()
+        if isinstance(error, OSError):
+            self._disk_failed(error, now, wall_us)
+        elif isinstance(error, ValueError):  # batches that do not continue the log
+            self.fatal(f"the log cannot take this: {error}", now, wall_us)
+        else:
+            self.fatal(f"work on the disk: {error!r}", now, wall_us)
+
+    def _say(self, effects: Sequence[NodeEffect], now: int, wall_us: int) -> None:
+        """Write the traces, then send the messages."""
+        try:
             self._traces.write(effects, now, wall_us)
         except OSError as error:
             self._disk_failed(error, now, wall_us)
-            return
-        except ValueError as reason:  # batches that do not continue the log
-            self.fatal(f"the log cannot take this: {reason}", now, wall_us)
             return
         for effect in effects:
             if isinstance(effect, Trace):
@@ -238,8 +281,8 @@ class Shell:
             self.exit_status.set_result(status)
 
     def _arm(self) -> None:
-        """Set the timer for the node's next tick, unless it is set."""
-        if self.exit_status.done():
+        """Set the timer for the node's next tick, unless it is set or would wait for the disk."""
+        if self.exit_status.done() or self._is_flushing:
             return
         deadline = self._node.deadline
         if self._timer is not None:

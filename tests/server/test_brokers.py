@@ -116,7 +116,7 @@ def test_brokers_come_and_go(
     make_cluster: Callable[..., Any], wait_until: Callable[..., Any]
 ) -> None:
     cluster = make_cluster(1, brokers=2)
-    cluster.extra = {"broker.session.timeout.ms": 1500, "broker.heartbeat.interval.ms": 300}
+    cluster.extra = {"broker.session.timeout.ms": 5000, "broker.heartbeat.interval.ms": 300}
     for node in cluster.nodes:
         cluster.configure(node)
     cluster.start()

@@ -62,13 +62,15 @@ class Extent:
 class Flush:
     """Files to make durable, so that the log is durable below ``end_offset``.
 
-    :meth:`run` may be called in another thread; :meth:`PartitionLog.flushed` then notes the end.
+    :meth:`run` may be called in another thread; :meth:`PartitionLog.flushed` then notes the end,
+    unless the log was cut meanwhile: ``cuts`` counts that.
     """
 
     paths: tuple[Path, ...]
     directory: Path
     end_offset: int
     media: Media
+    cuts: int = 0
 
     def run(self) -> None:
         """fsync all of them. Raises OSError, after which the process must end.
@@ -110,6 +112,7 @@ class PartitionLog:
         self._media = media
         self._epochs = EpochCheckpoint(directory, media)
         self._unusable: str | None = None
+        self._cuts = 0
         media.make_directory(directory)
         opened = open_segments(
             directory, settings, media, self._epochs, start_offset, recovery_point
@@ -255,11 +258,12 @@ class PartitionLog:
                 base = segment.base_offset
                 paths.append(segment.path)
                 paths += (self.directory / numbered(base, s) for s in (OFFSET_INDEX, TIME_INDEX))
-        return Flush(tuple(paths), self.directory, self.end_offset, self._media)
+        return Flush(tuple(paths), self.directory, self.end_offset, self._media, self._cuts)
 
     def flushed(self, flush: Flush) -> None:
         """Raise the recovery point to where ``flush`` made the log durable."""
-        self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.end_offset))
+        if flush.cuts == self._cuts:
+            self.recovery_point = max(self.recovery_point, flush.end_offset)
 
     # --- removing -----------------------------------------------------------------------
 
@@ -275,6 +279,7 @@ class PartitionLog:
         if not self.start_offset <= end_offset <= self.end_offset:
             span = f"{self.start_offset} to {self.end_offset}"
             raise ValueError(f"cannot truncate to {end_offset}: the log has {span}")
+        self._cuts += 1
         try:
             # Producers of another history than the log's must never come back.
             self._remove_snapshots(lambda offset: offset > end_offset)
@@ -298,6 +303,7 @@ class PartitionLog:
     def restart(self, start_offset: int) -> None:
         """Remove everything and begin at ``start_offset``; durable on return. Raises OSError."""
         self._check_usable()
+        self._cuts += 1
         try:
             self._file.close()
             remove_segments(self.directory, list(self.segments)[::-1], self._media)
