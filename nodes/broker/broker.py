@@ -30,6 +30,7 @@ from kraftwreck.nodes.metadata.image import MetadataImage
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.nodes.replication.effects import Effect as DataEffect
 from kraftwreck.nodes.replication.events import FromShell, Request
+from kraftwreck.nodes.replication.headers import PartitionKey
 
 FIRST_CORRELATION: Final = 1 << 30
 """Correlation ids of the broker start here, far from those of the rest of the node."""
@@ -75,6 +76,11 @@ class Broker:
     def stopped(self) -> bool:
         """Whether the broker has finished: stopped on request, or registration failed."""
         return self._life.state is Life.STOPPED
+
+    @property
+    def replicas(self) -> frozenset[PartitionKey] | None:
+        """The partitions that this broker has replicas of, None as long as it does not know."""
+        return None if self._data is None else self._data.replicas
 
     @property
     def deadline(self) -> int:

@@ -64,6 +64,11 @@ class DataPlane:
         return self._opening is not None and not self._opening
 
     @property
+    def replicas(self) -> frozenset[PartitionKey] | None:
+        """The partitions that this broker has replicas of, None before the first image."""
+        return None if self._opening is None else frozenset(self.core.partitions)
+
+    @property
     def deadline(self) -> int:
         """The time at which the next :meth:`tick` is due."""
         return min(self.core.deadline, self._proposals.deadline)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 from struct import Struct
@@ -186,7 +186,7 @@ class PartitionFiles:
         self._locks = {name: Lock() for name in (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_STARTS)}
         self._told: list[DiskEvent] = []
         self.tell: Callable[[DiskEvent], None] | None = None
-        """What gets the events of work that was done elsewhere; None: :meth:`carry_out` does."""
+        """Where events of work elsewhere go; None: they are results of :meth:`carry_out`."""
         self._name_of = name_of
         self._settings = settings
         self._media = media
@@ -210,7 +210,7 @@ class PartitionFiles:
     def carry_out(self, effect: DiskEffect) -> list[DiskEvent]:
         """Carry out one effect, and return the events that it causes, in order.
 
-        Those of work elsewhere are told later.
+        Those of work elsewhere come later, by ``tell``.
         """
         if isinstance(effect, data.OpenLog | data.RemoveLog) and effect.key in self._busy:
             self._busy[effect.key].append(effect)
@@ -236,6 +236,19 @@ class PartitionFiles:
                 self._elsewhere(self._write_watermarks, _nothing)
         told, self._told[:] = self._told[:], []
         return told
+
+    def keep(self, keys: Collection[PartitionKey]) -> None:
+        """Remove the logs that are of none of ``keys``: they went elsewhere in the meantime."""
+        self._elsewhere(partial(self._remove_others, keys), _nothing)
+
+    def _remove_others(self, keys: Collection[PartitionKey]) -> None:
+        for folder in self._media.names(self._directory):
+            topic, _, number = folder.rpartition("-")
+            if not topic or not (number.isascii() and number.isdecimal()):
+                continue
+            topic_id = read_topic_id(self._directory / folder, self._media)
+            if topic_id is not None and (topic_id, int(number)) not in keys:
+                self._empty((topic, int(number)))
 
     def read(self, key: PartitionKey, wanted: data.Slice, limit: int) -> bytes | FilePart:
         """Return the records that an answer to a Fetch names: at least a batch, or up to ``limit``.

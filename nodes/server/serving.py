@@ -144,11 +144,7 @@ async def _serve(
     shell.begin(effects, now, wall_us)
     for server in servers:
         await server.start_serving()
-    where = ", ".join(f"{e.host}:{e.port}" for e in config.listeners.values())
-    say(
-        f"{config.node_name}: node {config.node_id} listens on {where}, "
-        f"start {node_config.incarnation}, checksums by {crc.SOURCE}"
-    )
+    _say_ready(config, node_config)
     try:
         status = await shell.exit_status
         worker.close()
@@ -163,6 +159,14 @@ async def _serve(
         await calls.close()
         for connection in admission:
             connection.close()
+
+
+def _say_ready(config: ServerConfig, node_config: NodeConfig) -> None:
+    where = ", ".join(f"{e.host}:{e.port}" for e in config.listeners.values())
+    say(
+        f"{config.node_name}: node {config.node_id} listens on {where}, "
+        f"start {node_config.incarnation}, checksums by {crc.SOURCE}"
+    )
 
 
 def _open_files(

@@ -99,6 +99,7 @@ class Shell:
         self._inputs = inputs
         self._files = files
         self._elsewhere = elsewhere
+        self._has_tidied = False
         self._is_flushing = False
         self._later: deque[NodeEvent] = deque()
         """Events of the quorum that wait for its disk."""
@@ -188,6 +189,8 @@ class Shell:
         try:
             if self._files is not None:
                 self._caused.extend(self._files.carry_out_all(effects))
+                if not self._has_tidied:
+                    self._tidy(self._files)
             if self._elsewhere is None:
                 self._storage.carry_out(effects)
             elif any(isinstance(effect, DURABLE) for effect in effects):
@@ -199,6 +202,14 @@ class Shell:
             self.work_failed(error)
             return
         self._say(effects, now, wall_us)
+
+    def _tidy(self, files: PartitionFiles) -> None:
+        """Remove logs of other brokers once it is known which logs are this broker's."""
+        broker = self._node.broker
+        replicas = None if broker is None else broker.replicas
+        if replicas is not None:
+            self._has_tidied = True
+            files.keep(replicas)
 
     def _flushed(self, effects: Sequence[NodeEffect], now: int, wall_us: int) -> None:
         """Finish a step whose durable effects are done, and take the events that have waited."""
