@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 import kraftwreck.harness
-from kraftwreck.harness.client import Answer, Call, Client, Completion, Invocation
+from kraftwreck.harness.client import Answer, Call, Client, Completion, Invocation, Pause
 from kraftwreck.histories.operation import FAIL, INFO, OK, Op
 
 _ROOT = Path(str(kraftwreck.harness.__file__)).resolve().parents[1]
@@ -32,8 +32,8 @@ class Attempt:
         self._op = op
         self._invocation: Invocation | None = None
 
-    def advance(self, answer: Answer | None = None) -> Call | Completion:
-        """Return the next call, or the outcome; ``answer`` is that of the call before."""
+    def advance(self, answer: Answer | None = None) -> Call | Pause | Completion:
+        """Return the next call or pause, or the outcome; ``answer`` is that of the call before."""
         try:
             if self._invocation is None:
                 begun: object = self._client.invoke(self._op)
@@ -48,7 +48,11 @@ class Attempt:
             return checked(self._client, end.value)
         except Exception as error:
             return unusable(self._client, error)
-        return step if isinstance(step, Call) else _nonsense(self._client, "invoke yielded", step)
+        return (
+            step
+            if isinstance(step, Call | Pause)
+            else _nonsense(self._client, "invoke yielded", step)
+        )
 
 
 def checked(client: object, completion: Any) -> Completion:

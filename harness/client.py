@@ -1,9 +1,9 @@
 """The interface between operations and a system's protocol: clients, calls and answers.
 
 A client never uses a socket. :meth:`Client.invoke` is a coroutine that yields a :class:`Call` (one
-request to one node) and receives an :class:`Answer`. On hosts, threads and sockets drive it; in the
-simulator, virtual messages do. A system that has only a blocking library implements
-:class:`BlockingClient`, which runs on hosts only.
+request to one node), or a :class:`Pause`, and receives an :class:`Answer`. On hosts, threads and
+sockets drive it; in the simulator, virtual messages do. A system that has only a blocking library
+implements :class:`BlockingClient`, which runs on hosts only.
 """
 
 from __future__ import annotations
@@ -54,7 +54,14 @@ class Completion:
     node: str | None = None
 
 
-Invocation = Generator[Call, Answer, Completion]
+@dataclass(slots=True)
+class Pause:
+    """Wait for ``ms`` milliseconds, as before another attempt; the answer is ``ok``."""
+
+    ms: int
+
+
+Invocation = Generator[Call | Pause, Answer, Completion]
 
 
 class Client(Protocol):

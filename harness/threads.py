@@ -26,6 +26,7 @@ from kraftwreck.harness.client import (
     Completion,
     Connection,
     Forgetful,
+    Pause,
 )
 from kraftwreck.harness.commands import (
     Abandon,
@@ -148,8 +149,12 @@ class _Worker:
                 self._forgetful.forget(invoke.number)
             attempt = Attempt(cast(Client, client), invoke.op)
             step = attempt.advance()
-            while isinstance(step, Call):
-                step = attempt.advance(self._call(step))
+            while not isinstance(step, Completion):
+                if isinstance(step, Pause):
+                    time.sleep(step.ms / 1000)
+                    step = attempt.advance(Answer("ok"))
+                else:
+                    step = attempt.advance(self._call(step))
             return step
         except BaseException as error:  # SystemExit, too: the thread must go on
             return unusable(client, error)

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from kraftwreck.harness.attempts import Attempt, unusable
 from kraftwreck.harness.capabilities import Environment
-from kraftwreck.harness.client import Answer, Call, Client, Completion, Forgetful
+from kraftwreck.harness.client import Answer, Call, Client, Completion, Forgetful, Pause
 from kraftwreck.harness.commands import (
     Abandon,
     Begin,
@@ -171,7 +171,18 @@ class VirtualDriver:
             self._attempts.pop(invoke.thread, None)
             self._feed(Ended(self._now, invoke.thread, invoke.op.index, step))
             return
-        self._call(invoke, attempt, step)
+        if isinstance(step, Pause):
+            self._pause(invoke, attempt, step)
+        else:
+            self._call(invoke, attempt, step)
+
+    def _pause(self, invoke: Invoke, attempt: Attempt, pause: Pause) -> None:
+        def done() -> None:
+            if self._attempts.get(invoke.thread) is attempt:
+                self._advance(invoke, attempt, Answer("ok"))
+
+        until = self._world.now + pause.ms * 1000
+        self._world.at(until, done, f"pause {invoke.thread} {pause.ms}")
 
     def _call(self, invoke: Invoke, attempt: Attempt, call: Call) -> None:
         def done(answer: Answer) -> None:

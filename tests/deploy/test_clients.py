@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.harness.client import Answer, Completion
+from kraftwreck.harness.client import Answer, Call, Completion
 from kraftwreck.harness.deploy.clients import GuardedConnection, NodesInTurn
 from kraftwreck.harness.workload import ClientSetting
 from kraftwreck.histories.operation import INVOKE, Op
@@ -129,6 +129,7 @@ def test_operations_go_to_the_nodes_in_turn() -> None:
         op = Op(index=0, process=1, type=INVOKE, f="read", time=0)
         steps = client.invoke(op)
         call = next(steps)
+        assert isinstance(call, Call)
         asked.append(call.node)
         with pytest.raises(StopIteration) as end:
             steps.send(Answer("ok", Completion("ok", 1)))

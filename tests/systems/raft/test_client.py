@@ -23,11 +23,14 @@ def op(f: str, key: Any = 0, value: Any = None) -> Op:
 def ended(asked: Op, *answers: Answer) -> tuple[list[str], Completion]:
     """Return the nodes that a client asked, and how the operation ended."""
     invocation = StoreClient(ClientSetting(0, 1, ["n1", "n2", "n3"])).invoke(asked)
-    call: Call = next(invocation)
+    call = next(invocation)
+    assert isinstance(call, Call)
     nodes = [call.node]
     for answer in answers:
         try:
-            nodes.append(invocation.send(answer).node)
+            call = invocation.send(answer)
+            assert isinstance(call, Call)
+            nodes.append(call.node)
         except StopIteration as stop:
             completion: Completion = stop.value
             return nodes, completion

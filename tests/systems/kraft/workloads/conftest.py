@@ -72,6 +72,7 @@ def drive(client: ClientState) -> Callable[..., Completion]:
         try:
             call = next(steps)
             while True:
+                assert isinstance(call, Call)
                 call = steps.send(script.answer(Asked.of(call)))
         except StopIteration as end:
             completion = end.value
