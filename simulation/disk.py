@@ -235,6 +235,13 @@ class Disk(DiskIndex):
                 told(pending)
             raise
 
+    def take_events(self) -> list[Any]:
+        """No operation on the metadata causes an event."""
+        return []
+
+    def stopped(self, effect: Any) -> None:
+        """A process that stops leaves nothing more."""
+
     def apply(self, effect: Durable) -> None:
         """Carry out ``effect`` and record it."""
         self.write(effect)

@@ -73,6 +73,7 @@ class DiskWorker:
             self._tell(host, effect)
             disk.note(effect)
         host.busy.operations = []
+        host.caused.extend(disk.take_events())
 
     def _tell(self, host: Host, effect: Any) -> None:
         for told in self.on_disk:

@@ -82,6 +82,14 @@ class SimulatedDisk(Protocol):
         """Record that ``effect`` was carried out."""
         ...
 
+    def take_events(self) -> list[Any]:
+        """Return the events that the effects written since the last call caused, in order."""
+        ...
+
+    def stopped(self, effect: Any) -> None:
+        """Leave the disk as a process does that stops in good order. Raises OSError."""
+        ...
+
     def interrupt(self, effect: Any, draw: int) -> bool:
         """Let the process die during ``effect``; return whether it was carried out."""
         ...
@@ -167,6 +175,8 @@ class Host:
     busy: DiskWork | None = None
     frozen: bool = False
     """Disk work ended while the process was stopped; its messages leave on resume."""
+    caused: deque[Any] = field(default_factory=deque)
+    """Events of the disk, which the process handles before any other."""
     inbox: deque[Any] = field(default_factory=deque)
     timer: int = -1
     wake: int = 0
@@ -212,6 +222,7 @@ class Host:
         self.busy = None
         self.timer = -1
         self.stuck = 0
+        self.caused.clear()
         self.inbox.clear()
         self.tokens.clear()
         self.requests.clear()

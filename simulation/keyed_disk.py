@@ -81,6 +81,13 @@ class KeyedDisk:
         if effect.flush:
             self._unflushed.clear()
 
+    def take_events(self) -> list[Any]:
+        """A written value causes no event."""
+        return []
+
+    def stopped(self, effect: Any) -> None:
+        """A process that stops leaves nothing more."""
+
     def interrupt(self, effect: Put, draw: int) -> bool:
         """Let the process die during ``effect``; ``draw`` says whether it was carried out."""
         return draw % 2 == 1

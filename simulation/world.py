@@ -55,8 +55,9 @@ class World(Timeline):
     ``names`` are the hosts in order; the id of a node is its position + 1. ``factory`` makes their
     cores, whose messages and effects ``binding`` knows. ``events`` collects the traces, in order of
     time. Callbacks: ``on_trace`` gets each trace event, ``on_disk`` each durable operation just
-    before it reaches the disk. ``on_step`` gets each event after its core has handled it,
-    ``on_request`` and ``on_response`` each request of a node and each answer to one as its node
+    before it reaches the disk. ``on_emit`` gets each host whose process has effects, when all of
+    them are on the disk and none has left. ``on_step`` gets each event after its core has handled
+    it, ``on_request`` and ``on_response`` each request of a node and each answer to one as its node
     begins to handle it. ``on_wipe`` gets each disk that was replaced by an empty one,
     ``on_recovery`` the faults that a start found on its disk.
     """
@@ -75,6 +76,7 @@ class World(Timeline):
         self.events: list[TraceEvent] = []
         self.on_trace: list[Callable[[Host, TraceEvent], None]] = []
         self.on_step: list[Callable[[Host, Any], None]] = []
+        self.on_emit: list[Callable[[Host], None]] = []
         self.on_request: list[Callable[[Host, Any], None]] = []
         self.on_response: list[Callable[[Host, ResponseReceived], None]] = []
         self.on_wipe: list[Callable[[Host], None]] = []
@@ -95,9 +97,9 @@ class World(Timeline):
                 ),
             )
         self.hosts = list(self._hosts.values())
-        self.wires = Wires(self, self._hosts, seed, self.knobs, self._deliver, binding)
+        self.wires = Wires(self, self._hosts, seed, self.knobs, self.deliver, binding)
         self._disks = DiskWorker(self, seed, self.knobs, binding.durable)
-        self._binding = binding
+        self.binding = binding
         self._durable = binding.durable
         self._outlets: dict[type, Outlet] = {
             Trace: self.trace,
@@ -200,7 +202,7 @@ class World(Timeline):
         self.fact(f"stop {host.id}")
         host.stopping = True
         self.schedule(self.now + limit, "give-up", host, host.life)
-        self._deliver(host, Shutdown())
+        self.deliver(host, Shutdown())
         return True
 
     def wipe(self, name: str, disk: SimulatedDisk) -> None:
@@ -230,7 +232,7 @@ class World(Timeline):
         self.fact(f"resume {host.id}")
         host.paused = False
         host.resumed_at = self.now
-        shuffle(host, self._binding, self.seed, self.now)
+        shuffle(host, self.binding, self.seed, self.now)
         if host.frozen:
             host.frozen = False
             work, host.busy = host.busy, None
@@ -272,7 +274,8 @@ class World(Timeline):
 
     # --- running a node ---------------------------------------------------------------
 
-    def _deliver(self, host: Host, event: Any) -> None:
+    def deliver(self, host: Host, event: Any) -> None:
+        """Let the host's process handle ``event``, at once or when it can."""
         if host.paused or host.busy is not None:
             host.inbox.append(event)
         elif host.node is not None:
@@ -303,8 +306,11 @@ class World(Timeline):
 
     def _drain(self, host: Host) -> None:
         """Handle the events that queued up while the process could not run."""
-        while host.inbox and host.busy is None and host.node is not None and not host.paused:
-            self._step(host, host.inbox.popleft())
+        while host.busy is None and host.node is not None and not host.paused:
+            waiting = host.caused or host.inbox
+            if not waiting:
+                break
+            self._step(host, waiting.popleft())
         self._arm(host)
 
     def _arm(self, host: Host, soonest: int = 0) -> None:
@@ -346,20 +352,31 @@ class World(Timeline):
 
     def emit(self, host: Host, effects: list[Any]) -> None:
         """Publish the effects of a step once they are durable."""
+        for told in self.on_emit:
+            told(host)
         try:
             for effect in effects:
                 outlet = self._outlets.get(type(effect))
                 if outlet is not None:
                     outlet(host, effect)
                 elif type(effect) is Stopped:
-                    self.fact(f"stopped {host.id}")
-                    self._end(host)
-                    host.left = effect
+                    self._stopped(host, effect)
                     return
                 else:
                     raise WorldError(f"unknown effect {effect!r} of {host.name}")
         except FatalError as error:
             self._die(host, error)
+
+    def _stopped(self, host: Host, effect: Stopped) -> None:
+        """End a process that has stopped in good order."""
+        self.fact(f"stopped {host.id}")
+        try:
+            host.disk.stopped(effect)
+        except OSError as trouble:
+            self._ended_by(host, trouble)
+            return
+        self._end(host)
+        host.left = effect
 
     def trace(self, host: Host, effect: Trace) -> None:
         """Record a trace event of the node."""
