@@ -68,6 +68,11 @@ class Broker:
         return self._life.state
 
     @property
+    def data(self) -> DataPlane | None:
+        """The data plane, None without one."""
+        return self._data
+
+    @property
     def epoch(self) -> int:
         """The broker epoch of the registration in force, -1 if there is none."""
         return self._life.epoch

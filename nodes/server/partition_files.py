@@ -278,6 +278,11 @@ class PartitionFiles:
             timestamp = largest[1][1].max_timestamp
         return offset_at(log, self._media, timestamp, wanted.start_offset, wanted.end_offset)
 
+    def content(self, key: PartitionKey) -> tuple[int, list[Batch]]:
+        """Return the start of a log, and the headers of its batches. Raises OSError."""
+        log = self._replicas[key].log
+        return log.start_offset, [batch_of(header) for header in log.batches(log.start_offset)]
+
     def end_of(self, key: PartitionKey) -> int:
         """Return the offset of the next record of a log, -1 if there is no log."""
         replica = self._replicas.get(key)

@@ -61,18 +61,25 @@ class ReplicaFetches:
             failed = FetchAnswered if isinstance(effect, FetchFrom) else OffsetsAnswered
             self._later(self._submit, failed(effect.correlation, None))
             return
-        link = self._links.get(effect.leader)
-        if link is None or link.endpoint != effect.endpoint:
-            if link is not None:
-                link.close()
-            link = ReplicaLink(self._node_id, effect.endpoint, self._listener)
-            self._links[effect.leader] = link
+        link = self._link(effect.leader, effect.endpoint)
         if isinstance(effect, FetchFrom):
             make, done = partial(self._fetch, effect), partial(self._fetched, effect)
             wait_ms = effect.max_wait_ms + self._timeout_ms
             link.call("Fetch", FETCH, make, done, wait_ms / _MS)
         else:
             self._ask(link, effect, _EARLIEST, {})
+
+    def _link(self, leader: int, endpoint: Endpoint) -> ReplicaLink:
+        link = self._links.get(leader)
+        if link is None or link.endpoint != endpoint:
+            if link is not None:
+                link.close()
+            link = self._links[leader] = self.connect(endpoint)
+        return link
+
+    def connect(self, endpoint: Endpoint) -> ReplicaLink:
+        """Return a new connection to a leader."""
+        return ReplicaLink(self._node_id, endpoint, self._listener)
 
     def close(self) -> None:
         """Close all connections; requests in flight are not answered."""
