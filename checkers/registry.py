@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable
 
 from kraftwreck.checkers import drained, members, modelled, stats, strength
+from kraftwreck.checkers.jepsen import produced
 from kraftwreck.checkers.linearizability import keyed as linearizable
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.histories.plugins import plugins
@@ -19,6 +20,7 @@ CHECKERS: dict[str, Checker] = {
     "linearizable": linearizable.check,
     "drained": drained.check,
     "members": members.check,
+    "produced": produced.check,
     strength.NAME: strength.check,
 }
 """The checkers for any system; packages, ours of a system too, offer more as entry points."""
