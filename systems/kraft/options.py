@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, cast, get_args
 
 from kraftwreck.harness.layout import Layout
@@ -17,6 +17,8 @@ STATIC: Final = "static"
 DYNAMIC: Final = "dynamic"
 MIXED: Final = "mixed"
 BY_SEED: Final = "seed"
+PRODUCE: Final = "produce"
+"""The workload of records, which needs brokers that store them."""
 MOST_BROKERS: Final = 3
 """The most brokers that the seed of a simulated run chooses."""
 
@@ -59,6 +61,12 @@ _CAMPAIGN = (
         most=MOST_NODES,
     ),
     OwnOption(
+        name="records",
+        about="Let brokers store records; seed: half of the runs with brokers, and -w produce.",
+        default=BY_SEED,
+        words=(NO, YES, BY_SEED),
+    ),
+    OwnOption(
         name="shells",
         about="Run every node in the shell of a real process.",
         default=NO,
@@ -97,8 +105,14 @@ class KraftOptions:
 
     @classmethod
     def of(cls, options: RunOptions) -> KraftOptions:
-        """Return those among the options of a run. Raises :class:`OptionError`, one line."""
-        return cls.parsed(options.system_options)
+        """Return those among the options of a run, with brokers if its workload needs them.
+
+        Raises :class:`OptionError`, one line.
+        """
+        mine = cls.parsed(options.system_options)
+        if options.workload == PRODUCE and not (mine.brokers or mine.combined):
+            return replace(mine, brokers=MOST_BROKERS)
+        return mine
 
     @classmethod
     def parsed(cls, given: Sequence[str]) -> KraftOptions:
@@ -121,13 +135,15 @@ class KraftOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draws:
-    """Choices of a campaign: the kind of ``quorum``, and how many ``brokers`` (None: by seed).
+    """Choices of a campaign: the kind of ``quorum``, how many ``brokers``, and whether they store
+    ``records`` (None: by seed).
 
     With ``shells`` nodes run in the shells of real processes.
     """
 
     quorum: Quorum = MIXED
     brokers: int | None = None
+    records: bool | None = None
     shells: bool = False
 
     @classmethod
@@ -138,5 +154,6 @@ class Draws:
         return cls(
             quorum=cast(Quorum, found["quorum"]),
             brokers=None if brokers == BY_SEED else int(brokers),
+            records=None if found["records"] == BY_SEED else found["records"] == YES,
             shells=found["shells"] == YES,
         )

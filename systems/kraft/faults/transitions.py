@@ -13,10 +13,14 @@ TRIGGERS: Final = {
     "joining": Trigger(
         "broker", lambda e: e.kind == "broker" and e.detail.get("state") in _JOINING
     ),
+    "led": Trigger("replica-role", lambda e: e.kind == "replica-role" and "start" in e.detail),
+    "isr": Trigger("replica-isr", lambda e: e.kind == "replica-isr"),
+    "cut": Trigger("replica-truncate", lambda e: e.kind == "replica-truncate"),
     "voters": Trigger("voters", lambda e: e.kind == "voters" and e.detail.get("offset", -1) >= 0),
 }
 """The entry point ``kraft``: ``voters`` is a voter set read from the log, ``joining`` a broker that
-starts up."""
+starts up. At a replica of records ``led`` is the start of its lead, ``isr`` a change of its ISR,
+``cut`` a truncation."""
 
 _USUAL = ("candidate", "grant", "elected", "append", "replicate", "hw", "truncate", "claim")
 

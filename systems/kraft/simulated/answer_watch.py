@@ -13,6 +13,7 @@ from kraftwreck.simulation.network import Rpc
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
 from kraftwreck.systems.kraft.simulated.binding import CONTROLLER_LISTENER
+from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
 
 PATIENCE = 5_000_000
 """Microseconds within which a controller of a healthy cluster answers every request."""
@@ -55,5 +56,5 @@ def _what(request: Rpc | ClientCall) -> str:
     if isinstance(request, ClientCall):
         return f"a client's {request.request.api}"
     message = request.message
-    api = message.api if isinstance(message, ApiMessage) else type(message).__name__
+    api = message.api if isinstance(message, ApiMessage | RecordMessage) else type(message).__name__
     return f"the {api} of node {request.source}"

@@ -29,6 +29,8 @@ from kraftwreck.nodes.consensus.kraft.messages import (
 from kraftwreck.nodes.protocol.codec import decode, encode
 from kraftwreck.nodes.protocol.errors import SNAPSHOT_NOT_FOUND
 from kraftwreck.nodes.protocol.request import KafkaRequest
+from kraftwreck.nodes.replication.events import FetchAnswered, OffsetsAnswered
+from kraftwreck.nodes.replication.events import Request as RecordRequest
 from kraftwreck.simulation.binding import Outlet
 from kraftwreck.simulation.calls import CLIENT_HOST
 from kraftwreck.simulation.disk import Disk
@@ -37,13 +39,23 @@ from kraftwreck.simulation.network import Rpc
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.api_message import ApiMessage, answered, sent
 from kraftwreck.systems.kraft.simulated.damage import carries, damaged
+from kraftwreck.systems.kraft.simulated.data_disk import MOST_STEPS
+from kraftwreck.systems.kraft.simulated.data_requests import (
+    RecordMessage,
+    RecordOutlets,
+    client_message,
+    copied,
+    is_for_records,
+)
 from kraftwreck.systems.kraft.simulated.encoding import carried_answer, carried_request
 from kraftwreck.systems.kraft.simulated.knobs import Knobs
 from kraftwreck.systems.kraft.simulated.voter_requests import answer_body, quorum_request
 
 KRAFT_FEATURE = "kraft.version"
 CONTROLLER_LISTENER = "CONTROLLER"
-_DURABLE = frozenset[type](DURABLE)
+_DURABLE = frozenset[type]((*DURABLE, *MOST_STEPS))
+_FOLLOWER = 1 << 40
+"""Stands for the connections of a follower to its leaders."""
 
 
 def kraft_world(names: Any, factory: CoreFactory, seed: int, knobs: Knobs | None = None) -> World:
@@ -57,6 +69,12 @@ def disk_of(host: Host) -> Disk:
     disk = host.disk
     assert isinstance(disk, Disk)
     return disk
+
+
+def record_traffic(world: World) -> RecordOutlets:
+    """Return what carries the records of a world of KRaft nodes."""
+    assert isinstance(world.binding, KraftBinding)
+    return world.binding.records
 
 
 def left_epoch(host: Host) -> int:
@@ -75,12 +93,14 @@ class KraftBinding:
 
     @property
     def durable(self) -> frozenset[type]:
-        """The effects that change log, snapshots and quorum state."""
+        """The effects that change log, snapshots, quorum state and the logs of partitions."""
         return _DURABLE
 
     def outlets(self, world: World) -> Mapping[type, Outlet]:
         """Return how requests by API name, and answers to them, are sent."""
         wires = world.wires
+        self._world = world
+        self.records = RecordOutlets(world)
 
         def send_api(host: Host, effect: SendApi) -> None:
             """Send a request by API name, which may be to the node itself."""
@@ -89,7 +109,12 @@ class KraftBinding:
             message = sent(effect.api, effect.body)
             wires.dispatch(host, target, effect.destination, number, ~number, message)
 
-        return {SendApi: send_api, ApiReply: wires.reply, SnapshotReply: wires.reply}
+        return {
+            SendApi: send_api,
+            ApiReply: wires.reply,
+            SnapshotReply: wires.reply,
+            **self.records.outlets(),
+        }
 
     def new_disk(self) -> Disk:
         """Return an empty disk, without a data directory of its own."""
@@ -109,6 +134,8 @@ class KraftBinding:
     def received(self, token: int, rpc: Rpc, sender: str) -> Any:
         """Return the event by which a node gets a request."""
         message = rpc.message
+        if type(message) is RecordMessage:
+            return self._record_event(rpc.destination, token, message)
         if type(message) is ApiMessage:
             return ApiRequest(token, message.api, message.version, message.body, client=sender)
         return RequestReceived(token, message)
@@ -120,6 +147,8 @@ class KraftBinding:
     def reply(self, host: Host, rpc: Rpc, effect: Any) -> Any:
         """Check and complete an answer to another node."""
         asked = rpc.message
+        if type(asked) is RecordMessage:
+            return effect
         if (type(effect) is ApiReply) != (type(asked) is ApiMessage):
             raise FatalError(f"a client's answer to another node: {effect!r}")
         if type(effect) is ApiReply:
@@ -137,6 +166,8 @@ class KraftBinding:
     def heard(self, rpc: Rpc, answer: Any) -> Any:
         """Return the event by which a sender learns the outcome of ``rpc``; None: no answer."""
         message = rpc.message
+        if type(message) is RecordMessage:
+            return self.records.followers.heard(rpc, answer)
         if type(message) is not ApiMessage:
             return ResponseReceived(rpc.named, rpc.correlation, answer)
         if not message.quorum:
@@ -146,12 +177,16 @@ class KraftBinding:
 
     # --- from clients -------------------------------------------------------------------
 
-    def prepared(self, request: KafkaRequest | ApiMessage) -> tuple[ApiMessage, Request | None]:
+    def prepared(
+        self, request: KafkaRequest | ApiMessage
+    ) -> tuple[ApiMessage | RecordMessage, Request | None]:
         """Return a client's request as the node decodes it, and its form as a request of the quorum
         if it is a voter change.
 
         An :class:`ApiMessage` is passed on as it is. Raises ProtocolError.
         """
+        if is_for_records(request):
+            return client_message(request), None
         if isinstance(request, KafkaRequest):
             name, version = f"{request.api}Request", request.version
             body, _ = decode(name, version, encode(name, version, request.body))
@@ -170,6 +205,8 @@ class KraftBinding:
         if message is not None:
             return RequestReceived(token, message)
         asked = call.request
+        if type(asked) is RecordMessage:
+            return self._record_event(call.node, token, asked)
         listener = call.listener or CONTROLLER_LISTENER
         return ApiRequest(token, asked.api, asked.version, asked.body, listener, CLIENT_HOST)
 
@@ -188,23 +225,28 @@ class KraftBinding:
 
     def call_read(self, call: ClientCall, answer: dict[str, Any]) -> dict[str, Any]:
         """Return the body of an answer as the client decodes it. Raises FatalError."""
-        asked: ApiMessage = call.request
+        asked = call.request
+        if type(asked) is RecordMessage:
+            return answer
         return answered(asked, answer) if asked.coded else answer
 
     # --- faults on messages -------------------------------------------------------------
 
     def name(self, message: Any) -> str:
         """Return the API name of a request."""
-        if isinstance(message, ApiMessage):
+        if isinstance(message, ApiMessage | RecordMessage):
             return message.api
         return type(message).__name__.removesuffix("Request")
 
     def copies(self, message: Any) -> bool:
-        """Whether the request is one of the quorum: the others are never sent twice."""
+        """Whether the request is one of the quorum or a follower's: the others are never sent
+        twice."""
         return not isinstance(message, ApiMessage)
 
     def copy(self, message: Any) -> Any:
-        """Return a second copy of a quorum request."""
+        """Return a second copy of a request."""
+        if isinstance(message, RecordMessage):
+            return copied(message)
         assert not isinstance(message, ApiMessage)
         return replace(message)
 
@@ -222,9 +264,16 @@ class KraftBinding:
         """Return the connection that ``event`` came by: (whether from a client, number)."""
         if isinstance(event, ResponseReceived | ApiResponseReceived):
             return False, event.source
-        if isinstance(event, RequestReceived | ApiRequest):
+        if isinstance(event, RequestReceived | ApiRequest | RecordRequest):
             return host.origin(event.token)
+        if isinstance(event, FetchAnswered | OffsetsAnswered):
+            return False, _FOLLOWER + event.correlation
         return None
+
+    def _record_event(self, node_id: int, token: int, message: RecordMessage) -> Any:
+        host = self._world.hosts[node_id - 1]
+        wall_ms = host.clock.wall(self._world.now) // 1000
+        return self.records.event(host, token, message, wall_ms)
 
 
 def _versions(body: dict[str, Any]) -> Response:

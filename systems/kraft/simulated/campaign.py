@@ -15,9 +15,17 @@ from kraftwreck.nemesis.plan import host_names, plan_faults
 from kraftwreck.nemesis.scope import Scope
 from kraftwreck.nodes.draw import draw, draw_below
 from kraftwreck.systems.campaign import ALL, Campaign
-from kraftwreck.systems.kraft.options import Draws
+from kraftwreck.systems.kraft.faults import replica_faults
+from kraftwreck.systems.kraft.options import PRODUCE, Draws
 from kraftwreck.systems.kraft.simulated.knobs import Knobs, draw_knobs
 from kraftwreck.workloads.registry import find, workloads
+
+PRODUCE_SHARE = 6
+"""One run in this many of a campaign of all workloads is about records."""
+
+REPLICAS = 3
+"""Of this many runs with records one has faults against replication, two if its workload is that of
+records."""
 
 LONELY = 16
 """One run in this many has a single controller."""
@@ -45,8 +53,7 @@ class KraftCampaign(Campaign):
 
     def options(self, seed: int) -> RunOptions:
         """Return the options of the test with this ``seed``."""
-        names = drawn()
-        name = names[seed % len(names)] if self.workload == ALL else self.workload
+        name = _workload(seed) if self.workload == ALL else self.workload
         threads, rate = _load(find(name), seed)
         return RunOptions(
             system=self.system,
@@ -68,16 +75,23 @@ class KraftCampaign(Campaign):
     def knobs(self, seed: int) -> Knobs:
         """Return the settings of the simulated world for the test with this ``seed``."""
         draws = Draws.parsed(self.system_options)
+        options, brokers, records = self.options(seed), draws.brokers, draws.records
+        if options.workload == PRODUCE:
+            records = True
+            if brokers is None:
+                brokers = (3, 3, 3, 3, 2, 1)[draw_below(6, seed, "produce", "brokers")]
         drawn = draw_knobs(
             seed,
-            self.options(seed).nodes,
+            options.nodes,
             quorum=draws.quorum,
-            brokers=draws.brokers,
+            brokers=brokers,
+            records=records,
             snapshots=self.snapshots,
         )
         if draws.shells:
-            # The request of a planted defect cannot be written to an input log.
-            drawn = msgspec.structs.replace(drawn, shells=True, defects=0)
+            # The request of a planted defect cannot be written to an input log, and the shell
+            # of a real process has no data plane here.
+            drawn = msgspec.structs.replace(drawn, shells=True, defects=0, records=False)
         if self.style != "timed":
             grows = drawn.dynamic and "membership" in self.faults
             alone = grows and draw_below(STANDALONE, seed, "standalone") == 0
@@ -89,6 +103,7 @@ class KraftCampaign(Campaign):
             auto_join=drawn.auto_join,
             brokers=drawn.brokers,
             through_brokers=drawn.through_brokers,
+            records=drawn.records,
             node=dict(_TIMED_NODES) if self.snapshots else {},
             shells=drawn.shells,
         )
@@ -98,6 +113,14 @@ class KraftCampaign(Campaign):
         options, knobs = self.options(seed), self.knobs(seed)
         if self.style == "timed":
             return plan_faults(options, knobs.brokers)
+        if knobs.records and self.style == "swarm" and not self.governed:
+            brokers = [f"b{number}" for number in range(1, knobs.brokers + 1)]
+            aimed = draw_below(REPLICAS, seed, "replica-faults", options.workload)
+            share = 2 if options.workload == PRODUCE else 1
+            if aimed < share:
+                faults = replica_faults.plan(options.faults, seed, options.time_limit_s, brokers)
+                if faults:
+                    return faults
         grows = knobs.dynamic and knobs.first_voters < min(2, options.nodes)
         if options.nodes == 1 or grows:
             # The only voter can neither be removed nor lose its disk.
@@ -127,6 +150,14 @@ def _growth(seed: int, cuts: bool, others: list[Fault]) -> list[Fault]:
     later = at + second + draw_below(3 * second, seed, "growth", "later")
     cut = Fault(at=later, kind="partition", shape="leader", duration=8 * second, draw=order)
     return [growth, cut, *(fault for fault in others if fault.at >= later + cut.duration)]
+
+
+def _workload(seed: int) -> str:
+    """Return the workload of a campaign of all: in one run of six that of records."""
+    if draw_below(PRODUCE_SHARE, seed, "produce") == 0:
+        return PRODUCE
+    others = [name for name in drawn() if name != PRODUCE]
+    return others[seed % len(others)]
 
 
 def _controllers(seed: int) -> int:

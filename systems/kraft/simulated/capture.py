@@ -15,6 +15,7 @@ from kraftwreck.simulation.network import Rpc
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
 from kraftwreck.systems.kraft.simulated.binding import disk_of
+from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
 
 
 def listen(world: World) -> Capture:
@@ -29,6 +30,8 @@ def listen(world: World) -> Capture:
 
     def on_reply(host: Host, rpc: Rpc, effect: Any) -> None:
         now, sent, asked = world.now * 1000, rpc.sent * 1000, rpc.message
+        if isinstance(asked, RecordMessage):
+            return
         if isinstance(effect, ApiReply):
             assert isinstance(asked, ApiMessage)
             capture.api(now, rpc.source, host.id, asked.api, asked.body, effect.body, sent)
@@ -41,6 +44,8 @@ def listen(world: World) -> Capture:
 
     def on_client_reply(host: Host, call: ClientCall, body: dict[str, Any]) -> None:
         now, sent = world.now * 1000, call.sent * 1000
+        if isinstance(call.request, RecordMessage):
+            return
         capture.api(now, -1, host.id, call.request.api, call.request.body, body, sent)
 
     def on_call(call: ClientCall) -> None:

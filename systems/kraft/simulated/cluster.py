@@ -15,6 +15,7 @@ from kraftwreck.nodes.log.format import (
     Mode,
     format_directory,
 )
+from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.simulation.disk import ROOT, Disk
@@ -22,12 +23,15 @@ from kraftwreck.simulation.filesystem import Filesystem
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.binding import CONTROLLER_LISTENER, left_epoch
+from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 from kraftwreck.systems.kraft.simulated.knobs import Knobs
 
 CLUSTER_ID = "a3JhZnR3cmVjay1zaW0tMQ"
 CONTROLLER_PORT = 9093
 BROKER_PORT = 9092
 BROKER_LISTENER = "PLAINTEXT"
+INDEX_INTERVAL = 200
+"""Bytes between two entries of the indexes of a partition: the logs of a run are small."""
 REGISTRATION_LIMIT_MS = 3_600_000
 """A limit that is never reached: nothing would restart a broker that ends unregistered."""
 
@@ -74,6 +78,8 @@ class SimulatedCluster:
             host.disk = self._formatted(host.id, first=True)
             brokers = host.name in self.brokers
             host.listener = BROKER_LISTENER if brokers else CONTROLLER_LISTENER
+        if self.knobs.records:
+            world.on_step.append(_begin_step)
 
     def _formatted(self, node_id: int, *, first: bool) -> Disk:
         """Return a disk with an empty data directory, as left by ``format``."""
@@ -89,7 +95,13 @@ class SimulatedCluster:
             mode = Mode.NO_INITIAL_CONTROLLERS
         directory = self.directory(node_id)
         format_directory(ROOT, CLUSTER_ID, node_id, directory, mode=mode, media=files, **options)
-        return Disk(directory, segment_bytes=self.knobs.segment_bytes, files=files)
+        knobs = self.knobs
+        if knobs.records and node_id > len(self.controllers):
+            settings = LogSettings(knobs.record_segment_bytes, index_interval_bytes=INDEX_INTERVAL)
+            return DataDisk(
+                directory, settings=settings, segment_bytes=knobs.segment_bytes, files=files
+            )
+        return Disk(directory, segment_bytes=knobs.segment_bytes, files=files)
 
     def new_disk(self, node_id: int) -> Disk:
         """Return an empty disk with a new directory id, formatted to join the quorum."""
@@ -102,7 +114,12 @@ class SimulatedCluster:
 
     def make_node(self, host: Host, recovered: Recovered, now: int, wall_ms: int) -> Node:
         """Return a node process for a host (:class:`~simulation.host.NodeFactory`)."""
-        return Node(self.config(host, left_epoch(host)), recovered, now, wall_ms)
+        disk = host.disk
+        if not isinstance(disk, DataDisk):
+            return Node(self.config(host, left_epoch(host)), recovered, now, wall_ms)
+        node = Node(self.config(host, disk.epoch), recovered, now, wall_ms)
+        disk.name_of = lambda topic_id: node.image.stable.names[topic_id]
+        return node
 
     def config(self, host: Host, previous_broker_epoch: int) -> NodeConfig:
         """Return the settings of a host's next process."""
@@ -126,6 +143,7 @@ class SimulatedCluster:
                 broker_listener=Endpoint(host.name, BROKER_PORT),
                 broker_incarnation=self._incarnation(host),
                 previous_broker_epoch=previous_broker_epoch,
+                data_plane=knobs.records,
                 registration_timeout_ms=REGISTRATION_LIMIT_MS,
             )
         else:
@@ -137,3 +155,9 @@ class SimulatedCluster:
     def _incarnation(self, host: Host) -> bytes:
         halves = (draw(self._seed, "broker", host.id, host.life, half) for half in (0, 1))
         return b"".join(half.to_bytes(8, "big") for half in halves)
+
+
+def _begin_step(host: Host, event: Any) -> None:
+    """Forget which logs had no room in the step before."""
+    if isinstance(host.disk, DataDisk):
+        host.disk.logs.full.clear()

@@ -31,6 +31,8 @@ from kraftwreck.systems.kraft.simulated.answer_watch import AnswerWatch
 from kraftwreck.systems.kraft.simulated.binding import disk_of
 from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
 from kraftwreck.systems.kraft.simulated.logs import LogWatch
+from kraftwreck.systems.kraft.simulated.record_answers import RecordAnswers
+from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch
 from kraftwreck.systems.kraft.simulated.request_watch import RequestWatch
 from kraftwreck.systems.kraft.simulated.service_watch import ServiceWatch
 from kraftwreck.systems.kraft.simulated.snapshot_watch import SnapshotWatch
@@ -78,6 +80,9 @@ class Invariants:
         self.requests = RequestWatch(world, self.failures, self.voters)
         self.answers = AnswerWatch(world, self.failures)
         self.service = ServiceWatch(world, self.failures)
+        self.records = RecordWatch(world, self.failures)
+        if self.records.watches:
+            RecordAnswers(world, self.failures, self.records)
         self._world = world
         self._check_quorum = fetch_timeout_ms * 1500
         self._leaders: dict[int, TraceEvent] = {}
@@ -121,6 +126,7 @@ class Invariants:
         self.answers.finish()
         self.elections.finish()
         self.requests.finish()
+        self.records.finish()
 
     # --- traces -----------------------------------------------------------------------
 

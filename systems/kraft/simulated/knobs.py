@@ -33,8 +33,9 @@ class Knobs(WorldKnobs, kw_only=True, frozen=True):
     added, or with ``auto_join`` add themselves. Otherwise all controllers are configured voters.
     The ``upgrade``-th controller that claims its role, and later ones, then get a request to raise
     kraft.version (0: none does). ``brokers`` are hosts beside the controllers that only observe;
-    with ``through_brokers`` clients send writes to them. With ``shells`` every node runs in the
-    shell of a real process (``systems.kraft.simulated.shells``).
+    with ``through_brokers`` clients send writes to them. With ``records`` the brokers have a data
+    plane: they store the records of partitions, in files of ``record_segment_bytes``. With
+    ``shells`` every node runs in the shell of a real process (``systems.kraft.simulated.shells``).
     """
 
     wire: bool = False
@@ -46,6 +47,8 @@ class Knobs(WorldKnobs, kw_only=True, frozen=True):
     upgrade: int = 0
     brokers: int = 0
     through_brokers: bool = False
+    records: bool = False
+    record_segment_bytes: int = 1 << 30
     shells: bool = False
 
     @property
@@ -74,6 +77,7 @@ class Knobs(WorldKnobs, kw_only=True, frozen=True):
             super().fitted(nodes, beside),
             brokers=beside,
             through_brokers=self.through_brokers and beside > 0,
+            records=self.records and beside > 0,
             first_voters=min(self.first_voters, nodes),
         )
 
@@ -100,12 +104,13 @@ def draw_knobs(
     *,
     quorum: Quorum = "static",
     brokers: int | None = 0,
+    records: bool | None = False,
     snapshots: bool = False,
 ) -> Knobs:
     """Return the settings of the run with this ``seed`` and ``nodes`` controllers.
 
-    Every setting has its default in about half of the runs. ``quorum`` and a number of
-    ``brokers`` replace the choice by the seed; without ``snapshots`` none are made.
+    Every setting has its default in about half of the runs. ``quorum``, a number of ``brokers``
+    and ``records`` replace the choice by the seed; without ``snapshots`` none are made.
     """
     world = draw_world(seed, nodes)
     # Election and fetch timeouts are drawn together: a fetch timeout below the long poll plus a
@@ -125,17 +130,8 @@ def draw_knobs(
     piece = pick([1 << 20, 1 << 20, 1, 1, 200, 1_000], seed, "fetch-bytes")
     if world.slow_disk and world.fsync_max > 20_000:
         piece = max(piece, 1_000)
-    # Brokers' sessions are short, so that they end within a pause of seconds.
-    session, heartbeat = pick(
-        [(1000, 200), (1000, 300), (3000, 700), (6000, 1500)], seed, "session"
-    )
     node: dict[str, Any] = {
-        "session_timeout_ms": session,
-        "heartbeat_interval_ms": heartbeat,
-        # With the defaults these tasks would not run within half a minute.
-        "leader_imbalance_check_interval_seconds": pick([300, 1, 1, 2], seed, "rebalance"),
-        "unclean_leader_election_interval_ms": pick([300_000, 1000, 1000, 3000], seed, "unclean"),
-        "default_partitions": pick([1, 1, 2, 3], seed, "default-partitions"),
+        **_draw_partitions(seed),
         "fetch_max_bytes": piece,
         **_draw_pace(seed),
         "election_timeout_ms": election,
@@ -147,6 +143,12 @@ def draw_knobs(
     )
     fewest = min(3, nodes)
     hosts = pick([0, 0, 1, 2, MOST_BROKERS], seed, "brokers") if brokers is None else brokers
+    stores = draw_below(2, seed, "knob", "records") == 0 if records is None else records
+    if hosts and stores:
+        # Partitions without a leader keep all clients waiting.
+        session, heartbeat = pick([(1000, 200), (1000, 300), (3000, 700)], seed, "record-session")
+        node |= {"session_timeout_ms": session, "heartbeat_interval_ms": heartbeat}
+        node["replica_lag_time_max_ms"] = pick([1_000, 1_000, 2_000, 4_000], seed, "replica-lag")
     return Knobs(
         **{name: getattr(world, name) for name in _OF_THE_WORLD},
         wire=draw_below(6, seed, "knob", "wire") == 0,
@@ -157,11 +159,29 @@ def draw_knobs(
         upgrade=0 if dynamic else pick([0, 0, 0, 1, 1, 2, 3, 4], seed, "upgrade"),
         auto_join=dynamic and draw_below(3, seed, "knob", "auto-join") == 0,
         brokers=hosts,
+        records=hosts > 0 and stores,
+        record_segment_bytes=pick([1 << 30, 300, 1_000, 4_000], seed, "record-segment-bytes"),
         through_brokers=hosts > 0 and draw_below(2, seed, "knob", "through-brokers") == 0,
         node=node,
         hasty=hasty,
         hasty_nodes=hasty_nodes,
     )
+
+
+def _draw_partitions(seed: int) -> dict[str, int]:
+    """Draw the settings of brokers' sessions and of partitions."""
+    # Brokers' sessions are short, so that they end within a pause of seconds.
+    session, heartbeat = pick(
+        [(1000, 200), (1000, 300), (3000, 700), (6000, 1500)], seed, "session"
+    )
+    return {
+        "session_timeout_ms": session,
+        "heartbeat_interval_ms": heartbeat,
+        # With the defaults these tasks would not run within half a minute.
+        "leader_imbalance_check_interval_seconds": pick([300, 1, 1, 2], seed, "rebalance"),
+        "unclean_leader_election_interval_ms": pick([300_000, 1000, 1000, 3000], seed, "unclean"),
+        "default_partitions": pick([1, 1, 2, 3], seed, "default-partitions"),
+    }
 
 
 def _draw_pace(seed: int) -> dict[str, int]:

@@ -18,9 +18,10 @@ from kraftwreck.harness.simulated.result import SimResult
 from kraftwreck.harness.workload import Workload, floor
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nodes.draw import draw
+from kraftwreck.nodes.node import Node
 from kraftwreck.simulation.fence import fence
 from kraftwreck.simulation.world import World
-from kraftwreck.systems.kraft.options import KraftOptions, Quorum
+from kraftwreck.systems.kraft.options import PRODUCE, KraftOptions, Quorum
 from kraftwreck.systems.kraft.simulated.binding import kraft_world
 from kraftwreck.systems.kraft.simulated.capture import listen
 from kraftwreck.systems.kraft.simulated.cluster import SimulatedCluster
@@ -30,6 +31,7 @@ from kraftwreck.systems.kraft.simulated.invariants import Invariants
 from kraftwreck.systems.kraft.simulated.knobs import Knobs, draw_knobs
 from kraftwreck.systems.kraft.simulated.shells import Shells
 from kraftwreck.systems.kraft.simulated.upgrade import Upgrade
+from kraftwreck.systems.kraft.workloads.log_client import PREFIX, key_of
 
 SECOND = 1_000_000
 RECOVERY_LIMIT = 30 * SECOND
@@ -74,10 +76,7 @@ def simulate(
     names = cluster.names
     with fence():
         world = _world(cluster, seed, limit)
-        cluster.format_all(world)
-        watch = Invariants(
-            world, knobs.node.get("fetch_timeout_ms", 2000), cluster.configured_voters
-        )
+        watch = _watched(cluster, world)
         capture = listen(world)
         faults = SimulatedFaults(world, cluster)
         if knobs.upgrade:
@@ -91,7 +90,7 @@ def simulate(
             injector(faults.env, lambda: world.now * 1000),
             only=only,
             nodes=cluster.controllers,
-            gateways=cluster.brokers if knobs.through_brokers else (),
+            gateways=cluster.brokers if knobs.through_brokers or _needs(workload) else (),
         )
         driver.begin()
         _boot_all(world, names, seed)
@@ -105,6 +104,7 @@ def simulate(
         for name in names:
             faults.take_image(name, FINAL)
     test = _describe(options, world, cluster, schedule, healed)
+    test["fault_model"] |= _lost(watch, world)
     test["floor"] = floor(workload, options.floor)
     return SimResult(
         ops=driver.ops,
@@ -119,6 +119,13 @@ def simulate(
         test=test,
         capture=capture,
     )
+
+
+def _watched(cluster: SimulatedCluster, world: World) -> Invariants:
+    """Give every host its disk, and watch the world from then on."""
+    cluster.format_all(world)
+    fetch_timeout_ms = cluster.knobs.node.get("fetch_timeout_ms", 2000)
+    return Invariants(world, fetch_timeout_ms, cluster.configured_voters)
 
 
 def _world(cluster: SimulatedCluster, seed: int, limit: int) -> World:
@@ -137,7 +144,18 @@ def drawn(options: RunOptions) -> Knobs:
     own = KraftOptions.of(options)
     dynamic = own.dynamic or "membership" in options.faults
     quorum: Quorum = "dynamic" if dynamic else "static"
-    return draw_knobs(options.seed, options.nodes, quorum=quorum, brokers=own.brokers)
+    return draw_knobs(
+        options.seed,
+        options.nodes,
+        quorum=quorum,
+        brokers=own.brokers,
+        records=options.workload == PRODUCE,
+    )
+
+
+def _needs(workload: Workload) -> bool:
+    """Whether the clients of ``workload`` send all their requests to brokers."""
+    return bool(getattr(workload, "through_brokers", False))
 
 
 def _boot_all(world: World, names: Sequence[str], seed: int) -> None:
@@ -236,6 +254,19 @@ def _recovered(world: World, goal: int) -> bool:
         and all(event.state in ("leader", "follower") for event in known)
         and all(event.hw >= max(goal, 1) for event in known)
     )
+
+
+def _lost(watch: Invariants, world: World) -> dict[str, list[int]]:
+    """Return ``lost_keys``: those of the workload of records whose loss of records was legal."""
+    if not watch.records.watches:
+        return {}
+    names: dict[bytes, str] = {}
+    for host in world.hosts:
+        if isinstance(host.node, Node):
+            names.update(host.node.image.stable.names)
+    lost = ((names.get(topic_id, ""), number) for topic_id, number in watch.records.lost)
+    keys = (key_of(topic, number) for topic, number in lost if topic.startswith(PREFIX))
+    return {"lost_keys": sorted(keys)}
 
 
 def _describe(

@@ -46,7 +46,14 @@ class KraftSimulator:
         """Draw other settings for the same kind of quorum and number of brokers."""
         assert isinstance(known, Knobs)
         quorum: Quorum = "dynamic" if known.dynamic else "static"
-        return draw_knobs(seed, nodes, quorum=quorum, brokers=known.brokers, snapshots=snapshots)
+        return draw_knobs(
+            seed,
+            nodes,
+            quorum=quorum,
+            brokers=known.brokers,
+            records=known.records,
+            snapshots=snapshots,
+        )
 
     def simulate(
         self,

@@ -1,0 +1,124 @@
+"""The logs of partitions as they must be on the disks of brokers: headers, by host and partition.
+
+Each disk effect changes the expected log. When a process opens a log, the file is compared with it:
+a killed process loses nothing, a loss of power may lose what was not flushed (F1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kraftwreck.nodes.replication import effects as data
+from kraftwreck.nodes.replication.headers import Batch, PartitionKey
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
+
+
+@dataclass(slots=True)
+class RecordLog:
+    """The expected log of one replica. ``losses`` counts what its disk had lost by then."""
+
+    start: int = 0
+    batches: list[Batch] = field(default_factory=list)
+    epochs: tuple[tuple[int, int], ...] = ()
+    losses: int = 0
+
+    @property
+    def end(self) -> int:
+        """The offset after the last record."""
+        return self.batches[-1].next_offset if self.batches else self.start
+
+    def cut(self, end_offset: int) -> None:
+        """Remove the batches from the one with ``end_offset`` on."""
+        while self.batches and self.batches[-1].next_offset > end_offset:
+            self.batches.pop()
+
+
+class RecordLogs:
+    """The expected logs of all replicas; ``told`` are called with each batch that was appended."""
+
+    def __init__(self, world: World, failures: Failures) -> None:
+        self._world = world
+        self._failures = failures
+        self._logs: dict[tuple[int, PartitionKey], RecordLog] = {}
+        world.on_disk.append(self._on_disk)
+        world.on_wipe.append(self._wiped)
+
+    def of(self, host_id: int, key: PartitionKey) -> RecordLog | None:
+        """Return the log of a replica, None if its host never opened it."""
+        return self._logs.get((host_id, key))
+
+    def lossless(self, host: Host, key: PartitionKey) -> bool:
+        """Whether the disk has lost nothing since the log was opened."""
+        log = self.of(host.id, key)
+        return log is not None and log.losses == disk_of_records(host).losses
+
+    def replicas(self, key: PartitionKey) -> list[tuple[int, RecordLog]]:
+        """Return (host id, log) of all replicas that have one."""
+        return [(host, log) for (host, each), log in self._logs.items() if each == key]
+
+    def partitions(self) -> list[PartitionKey]:
+        """Return all partitions."""
+        return sorted({key for _, key in self._logs})
+
+    def _wiped(self, host: Host) -> None:
+        for place in [place for place in self._logs if place[0] == host.id]:
+            del self._logs[place]
+
+    def _on_disk(self, host: Host, effect: Any) -> None:
+        kind = type(effect)
+        if kind is data.Append:
+            if effect.key not in disk_of_records(host).logs.full:
+                self._logs[host.id, effect.key].batches.append(effect.batch.bare())
+        elif kind is data.OpenLog:
+            self._opened(host, effect.key)
+        elif kind is data.RemoveLog:
+            self._logs.pop((host.id, effect.key), None)
+        elif kind is data.WriteEpochs:
+            self._logs[host.id, effect.key].epochs = effect.entries
+        elif kind is data.Truncate:
+            self._logs[host.id, effect.key].cut(effect.end_offset)
+        elif kind is data.StartAt:
+            log = self._logs[host.id, effect.key]
+            log.batches.clear()
+            log.start, log.epochs = effect.offset, ()
+        elif kind is data.DeleteUpTo:
+            log = self._logs[host.id, effect.key]
+            log.start = effect.start_offset
+            while log.batches and log.batches[0].next_offset <= log.start:
+                log.batches.pop(0)
+
+    def _opened(self, host: Host, key: PartitionKey) -> None:
+        disk = disk_of_records(host)
+        start, batches = disk.logs.content(key)
+        kept = [batch for batch in batches if batch.next_offset > start]
+        known = self._logs.get((host.id, key))
+        opened = self._logs[host.id, key] = RecordLog(start, kept, losses=disk.losses)
+        uncertain = key in disk.interrupted
+        disk.interrupted.discard(key)
+        if known is None or uncertain:
+            return
+        lost = known.losses != disk.losses
+        same = kept == known.batches[: len(kept)] if lost else kept == known.batches
+        if not same:
+            self._failures.add(
+                "F1",
+                self._world.now,
+                f"{host.name} opened {name_of(key)} with {start} to {opened.end}, which had"
+                f" {known.start} to {known.end}{' before a loss of power' if lost else ''}",
+            )
+
+
+def disk_of_records(host: Host) -> DataDisk:
+    """Return the disk of a broker that stores records."""
+    disk = host.disk
+    assert isinstance(disk, DataDisk)
+    return disk
+
+
+def name_of(key: PartitionKey) -> str:
+    """Return a partition as text: the beginning of its topic id, and its number."""
+    return f"{key[0].hex()[:8]}-{key[1]}"

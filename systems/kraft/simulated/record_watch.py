@@ -1,0 +1,362 @@
+"""Watches the data planes of all brokers: the invariants D1 to D14 but D12, live.
+
+A replica is judged when the disk has what its core says, before anything leaves the broker. The
+committed log of a partition is one list of batches: all below the highest high watermark of any
+leader. Records of it may be lost legally: by an unclean election, or, where the cluster keeps no
+eligible leader replicas (KIP-966), by a loss of power at the last member of an ISR. From then on
+the new leader's log counts, and ``lost`` has the partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.metadata.eligibility import elr_enabled
+from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.replication.headers import Batch, PartitionKey
+from kraftwreck.nodes.replication.partition import Partition
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
+from kraftwreck.systems.kraft.simulated.record_logs import (
+    RecordLog,
+    RecordLogs,
+    disk_of_records,
+    name_of,
+)
+
+Identity = tuple[int, int, int, int]
+
+
+def identity(batch: Batch) -> Identity:
+    """Return offsets, leader epoch and checksum of a batch."""
+    return batch.base_offset, batch.next_offset, batch.leader_epoch, batch.crc
+
+
+@dataclass(slots=True)
+class _Topic:
+    """One partition, as seen from outside of the world.
+
+    ``committed`` has the committed batches in order, ``committed_in`` the epoch of the leader that
+    committed each. ``baseline`` is the leader epoch whose leader
+    lost records legally last, -1 for none.
+    """
+
+    committed: list[Identity] = field(default_factory=list)
+    committed_in: list[int] = field(default_factory=list)
+    baseline: int = -1
+    leaders: dict[int, int] = field(default_factory=dict)
+    watermarks: dict[int, int] = field(default_factory=dict)
+    starts: dict[int, int] = field(default_factory=dict)
+    """By leader epoch: the log end at which it began."""
+    batches: dict[tuple[int, int], Identity] = field(default_factory=dict)
+    producers: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By producer: (epoch, last sequence number) of its last committed batch."""
+
+    @property
+    def end(self) -> int:
+        return self.committed[-1][1] if self.committed else 0
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A replica as it was when it was judged last."""
+
+    signature: tuple[Any, ...]
+    epoch: int
+    hw: int
+    start: int
+    isr: tuple[int, ...]
+    led: bool
+
+
+_SEQUENCES: Final = 1 << 31
+
+
+class RecordWatch:
+    """Judges each replica of ``world``; ``lost`` are the partitions that lost records legally.
+
+    ``watches`` says whether there is any broker that stores records. ``on_committed`` is called
+    with each batch when it is committed first.
+    """
+
+    def __init__(self, world: World, failures: Failures) -> None:
+        self._world = world
+        self._failures = failures
+        self.logs = RecordLogs(world, failures)
+        self.lost: set[PartitionKey] = set()
+        self.on_committed: list[Callable[[PartitionKey, Batch], None]] = []
+        self._topics: dict[PartitionKey, _Topic] = {}
+        self._seen: dict[tuple[int, PartitionKey], _Seen] = {}
+        self._hosts = {host.id: host for host in world.hosts}
+        self.watches = any(isinstance(host.disk, DataDisk) for host in world.hosts)
+        if self.watches:
+            world.on_emit.append(self._on_emit)
+            world.on_trace.append(self._on_trace)
+
+    def topic(self, key: PartitionKey) -> _Topic:
+        """Return what is known of a partition."""
+        known = self._topics.get(key)
+        if known is None:
+            known = self._topics[key] = _Topic()
+        return known
+
+    def committed_end(self, key: PartitionKey) -> int:
+        """Return the highest high watermark that a leader of the partition had."""
+        return self.topic(key).end
+
+    def fail(self, rule: str, explanation: str) -> None:
+        """Report that a rule does not hold."""
+        self._failures.add(rule, self._world.now, explanation)
+
+    def _on_trace(self, host: Host, event: TraceEvent) -> None:
+        if event.kind == "start":
+            for place in [place for place in self._seen if place[0] == host.id]:
+                del self._seen[place]
+
+    def _on_emit(self, host: Host) -> None:
+        node = host.node
+        if not isinstance(node, Node) or node.broker is None or node.broker.data is None:
+            return
+        full = disk_of_records(host).logs.full
+        for key, partition in node.broker.data.core.partitions.items():
+            log = partition.log
+            if log is None:
+                continue
+            in_sync, assignment = partition.in_sync, partition.assignment
+            signature = (
+                partition.hw, log.end, log.start, partition.leading, in_sync.isr, assignment
+            )  # fmt: skip
+            before = self._seen.get((host.id, key))
+            if before is not None and before.signature == signature:
+                continue
+            expected = self.logs.of(host.id, key)
+            if expected is None or key in full:
+                continue
+            self._judge(host, node, partition, expected, before)
+            self._seen[host.id, key] = _Seen(
+                signature, assignment.leader_epoch, partition.hw, log.start, in_sync.isr,
+                partition.leading,
+            )  # fmt: skip
+
+    # --- one replica ------------------------------------------------------------------------
+
+    def _judge(
+        self,
+        host: Host,
+        node: Node,
+        partition: Partition,
+        expected: RecordLog,
+        before: _Seen | None,
+    ) -> None:
+        key, log = partition.key, partition.log
+        assert log is not None
+        where = f"{host.name} {name_of(key)}"
+        if (log.start, log.end) != (expected.start, expected.end):
+            self.fail(
+                "D6",
+                f"{where}: the core has {log.start} to {log.end}, the disk {expected.start} to"
+                f" {expected.end}",
+            )
+        if log.start > partition.hw:
+            self.fail("D11", f"{where}: log start {log.start} above high watermark {partition.hw}")
+        if before is not None and log.start < before.start and key not in self.lost:
+            self.fail("D11", f"{where}: the log start went back from {before.start} to {log.start}")
+        self._judge_epochs(where, partition, expected)
+        self._judge_batches(where, key, expected, before)
+        if partition.leading:
+            self._judge_leader(host, node, partition, expected, before)
+
+    def _judge_epochs(self, where: str, partition: Partition, expected: RecordLog) -> None:
+        """D7: the epochs are those of the batches, and perhaps a last one without records."""
+        log = partition.log
+        assert log is not None
+        scan: list[tuple[int, int]] = []
+        for batch in expected.batches:
+            if not scan or scan[-1][0] != batch.leader_epoch:
+                scan.append((batch.leader_epoch, max(batch.base_offset, log.start)))
+        kept = list(log.epochs.entries)
+        if kept and kept[-1][1] == log.end:
+            kept.pop()
+        if kept != scan:
+            self.fail("D7", f"{where}: the epochs are {kept}, the log has {scan}")
+
+    def _judge_batches(
+        self, where: str, key: PartitionKey, expected: RecordLog, before: _Seen | None
+    ) -> None:
+        """D6: the same offset and leader epoch mean the same batch."""
+        known = self.topic(key).batches
+        new = expected.batches if before is None else expected.batches[-8:]
+        for batch in new:
+            own = identity(batch)
+            other = known.setdefault((batch.base_offset, batch.leader_epoch), own)
+            if other != own and key not in self.lost:
+                self.fail("D6", f"{where}: two batches of epoch {own[2]} at offset {own[0]}")
+
+    # --- leaders ----------------------------------------------------------------------------
+
+    def _judge_leader(
+        self,
+        host: Host,
+        node: Node,
+        partition: Partition,
+        expected: RecordLog,
+        before: _Seen | None,
+    ) -> None:
+        key, topic = partition.key, self.topic(partition.key)
+        epoch = partition.assignment.leader_epoch
+        where = f"{host.name} leads epoch {epoch} of {name_of(key)}"
+        known = topic.leaders.setdefault(epoch, host.id)
+        if known != host.id:
+            self.fail("D10", f"{where}, as {self._hosts[known].name} did")
+        topic.starts.setdefault(epoch, partition.epoch_start)
+        if before is None or not before.led or before.epoch != epoch:
+            self._elected(where, host, node, partition, expected)
+            before = None
+        watermark = topic.watermarks.get(epoch, 0)
+        if partition.hw < watermark:
+            self.fail("D5", f"{where}: the high watermark went from {watermark} to {partition.hw}")
+        topic.watermarks[epoch] = max(watermark, partition.hw)
+        if epoch < topic.baseline:
+            return
+        if partition.hw > topic.end:
+            self._advanced(where, host, partition, expected)
+        else:
+            self._agrees(where, partition, expected)
+        if before is not None:
+            self._judge_entries(where, partition, before)
+
+    def _elected(
+        self, where: str, host: Host, node: Node, partition: Partition, expected: RecordLog
+    ) -> None:
+        """D1: a leader has all records of older epochs, unless they were lost legally.
+
+        It need not have those of newer epochs: it may learn late that it was elected.
+        """
+        key, topic = partition.key, self.topic(partition.key)
+        epoch = partition.assignment.leader_epoch
+        if epoch < topic.baseline:
+            return
+        missing = _first_missing(topic, expected, epoch)
+        if missing is None:
+            return
+        unclean = partition.assignment.recovering or partition.recovering
+        power = disk_of_records(host).losses > 0 and not elr_enabled(node.image.stable)
+        if not (unclean or power):
+            offset = topic.committed[missing][0]
+            self.fail("D1", f"{where} without the committed batch at offset {offset}")
+        self.lost.add(key)
+        topic.baseline = epoch
+        del topic.committed[missing:], topic.committed_in[missing:]
+        topic.producers.clear()
+        topic.batches.clear()
+
+    def _advanced(self, where: str, host: Host, partition: Partition, expected: RecordLog) -> None:
+        """Take the batches below the new high watermark as committed, and judge it (D8)."""
+        topic = self.topic(partition.key)
+        if len(partition.in_sync.isr) < least_in_sync(partition):
+            isr = partition.in_sync.isr
+            self.fail("D8", f"{where}: the high watermark moved with the ISR {isr}")
+        for member in sorted(partition.in_sync.maximal):
+            other = self._hosts.get(member)
+            log = self.logs.of(member, partition.key)
+            if other is None or log is None or not self.logs.lossless(other, partition.key):
+                continue
+            if log.end < partition.hw:
+                self.fail(
+                    "D8",
+                    f"{where}: high watermark {partition.hw}, but {other.name} of the ISR ends at"
+                    f" {log.end}",
+                )
+        for batch in expected.batches:
+            if topic.end <= batch.base_offset and batch.next_offset <= partition.hw:
+                topic.committed.append(identity(batch))
+                topic.committed_in.append(partition.assignment.leader_epoch)
+                self._numbered(where, topic, batch)
+                for told in self.on_committed:
+                    told(partition.key, batch)
+        if topic.end < partition.hw and partition.key not in self.lost:
+            end = max(topic.end, expected.start)
+            if end < partition.hw and not expected.batches:
+                return  # All of it was deleted.
+            self.fail("D2", f"{where}: no whole batch ends at high watermark {partition.hw}")
+
+    def _agrees(self, where: str, partition: Partition, expected: RecordLog) -> None:
+        """D2: the batches below the high watermark are the committed ones."""
+        topic = self.topic(partition.key)
+        by_offset = {batch[0]: batch for batch in topic.committed[-16:]}
+        for batch in expected.batches[-16:]:
+            own = by_offset.get(batch.base_offset)
+            if own is not None and batch.next_offset <= partition.hw and own != identity(batch):
+                self.fail("D2", f"{where}: another batch was committed at {batch.base_offset}")
+
+    def _numbered(self, where: str, topic: _Topic, batch: Batch) -> None:
+        """D3: the sequence numbers of a producer have no gap and no repetition."""
+        if not batch.is_idempotent:
+            return
+        known = topic.producers.get(batch.producer_id)
+        if known is not None:
+            epoch, last = known
+            same = batch.producer_epoch == epoch
+            wanted = (last + 1) % _SEQUENCES if same else 0
+            if batch.producer_epoch < epoch or batch.base_sequence != wanted:
+                self.fail(
+                    "D3",
+                    f"{where}: producer {batch.producer_id} has sequence number"
+                    f" {batch.base_sequence} (epoch {batch.producer_epoch}) at offset"
+                    f" {batch.base_offset} after {last} (epoch {epoch})",
+                )
+        topic.producers[batch.producer_id] = batch.producer_epoch, batch.last_sequence
+
+    def _judge_entries(self, where: str, partition: Partition, before: _Seen) -> None:
+        """D9: a replica enters the ISR with the committed records and the start of the epoch."""
+        for member in partition.in_sync.isr:
+            if member in before.isr or member not in self._hosts:
+                continue
+            other, log = self._hosts[member], self.logs.of(member, partition.key)
+            if log is None or not self.logs.lossless(other, partition.key):
+                continue
+            least = max(partition.hw, partition.epoch_start)
+            if log.end < least:
+                self.fail("D9", f"{where}: {other.name} entered the ISR at {log.end}, not {least}")
+
+    # --- the end of a run -------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Judge what must hold once the cluster has recovered: D1 and D6 on all replicas."""
+        for key in self.logs.partitions():
+            topic = self.topic(key)
+            for host_id, log in self.logs.replicas(key):
+                host = self._hosts[host_id]
+                seen = self._seen.get((host_id, key))
+                if host.node is None or seen is None or seen.epoch < topic.baseline:
+                    continue
+                own = {batch.base_offset: identity(batch) for batch in log.batches}
+                for batch in topic.committed:
+                    if log.start <= batch[0] and batch[1] <= seen.hw and own.get(batch[0]) != batch:
+                        self.fail(
+                            "D6",
+                            f"{host.name} has another log of {name_of(key)} than the committed"
+                            f" one at offset {batch[0]}",
+                        )
+                        break
+
+
+def least_in_sync(partition: Partition) -> int:
+    """Return the size below which an ISR may acknowledge nothing, by the partition's settings."""
+    return min(partition.settings.min_insync, len(partition.assignment.replicas))
+
+
+def _first_missing(topic: _Topic, log: RecordLog, epoch: int) -> int | None:
+    """Return the place of the first batch committed before ``epoch`` that a log lacks."""
+    own = {batch.base_offset: identity(batch) for batch in log.batches}
+    for place, batch in enumerate(topic.committed):
+        if topic.committed_in[place] >= epoch:
+            return None
+        if batch[1] > log.start and own.get(batch[0]) != batch:
+            return place
+    return None

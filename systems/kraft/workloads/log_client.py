@@ -1,0 +1,197 @@
+"""The memory of a client of records, and how it finds the leaders of partitions.
+
+A key of the workload is a partition of a topic, which the client that first needs it creates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kraftwreck.harness.client import Answer, Call, Pause
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.metadata.eligibility import ELR_VERSION
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.systems.kraft.requests import ClientState, kafka_call
+from kraftwreck.systems.kraft.workloads.metadata import CREATE_TOPICS_VERSION
+
+PARTITIONS: Final = 3
+"""Partitions of each topic."""
+REPLICAS: Final = 3
+PREFIX: Final = "records-"
+METADATA: Final = 12
+INIT_PRODUCER_ID: Final = 4
+ASK_MS: Final = 1_000
+BACKOFF_MS: Final = 100
+
+UPDATE_FEATURES: Final = 1
+_ELIGIBLE: Final[dict[str, Any]] = {
+    "timeout_ms": ASK_MS,
+    "feature_updates": [
+        {"feature": ELR_VERSION, "max_version_level": 1, "upgrade_type": 1},
+    ],
+    "validate_only": False,
+}
+
+Talk = Generator[Call | Pause, Answer, Any]
+
+
+@dataclass(slots=True)
+class Leader:
+    """The leader of a partition as the client knows it; ``node`` is None without one."""
+
+    node: str | None
+    epoch: int
+
+
+@dataclass(slots=True)
+class Position:
+    """Where a consumer reads next, and the leader epoch of the record before (-1: none)."""
+
+    offset: int
+    epoch: int = -1
+
+
+@dataclass(slots=True)
+class LogClient:
+    """The memory of one client between operations.
+
+    ``producer`` is its (id, epoch), None before it has one. ``sequences`` has the next sequence
+    number of each key, ``assigned`` the keys that it polls.
+    """
+
+    state: ClientState
+    leaders: dict[int, Leader] = field(default_factory=dict)
+    producer: tuple[int, int] | None = None
+    sequences: dict[int, int] = field(default_factory=dict)
+    assigned: list[int] = field(default_factory=list)
+    positions: dict[int, Position] = field(default_factory=dict)
+
+    def draw(self, bound: int, purpose: str) -> int:
+        """Return a number below ``bound``, another one at each call."""
+        state = self.state
+        state.calls += 1
+        return draw_below(bound, state.seed, purpose, state.thread, state.calls)
+
+    def broker(self) -> str:
+        """Return any broker."""
+        return self.state.gateways[self.draw(len(self.state.gateways), "broker")]
+
+    def name(self, broker_id: int) -> str | None:
+        """Return the name of a broker, None for an id that no broker has."""
+        place = broker_id - len(self.state.nodes) - 1
+        return self.state.gateways[place] if 0 <= place < len(self.state.gateways) else None
+
+    def forget(self, key: int) -> None:
+        """Look the leader of ``key`` up again before the next request."""
+        self.leaders.pop(key, None)
+
+    def new_producer(self) -> None:
+        """Give the producer id up: an abandoned batch of it may still be appended."""
+        self.producer = None
+        self.sequences.clear()
+
+
+def log_client(state: ClientState) -> LogClient:
+    """Return the memory of the client ``state``."""
+    known: LogClient | None = state.memory.get("log")
+    if known is None:
+        known = state.memory["log"] = LogClient(state)
+    return known
+
+
+def place_of(key: int) -> tuple[str, int]:
+    """Return topic and partition of ``key``."""
+    return f"{PREFIX}{key // PARTITIONS}", key % PARTITIONS
+
+
+def key_of(topic: str, partition: int) -> int:
+    """Return the key of a partition."""
+    return int(topic.removeprefix(PREFIX)) * PARTITIONS + partition
+
+
+def find_leader(client: LogClient, key: int) -> Generator[Call | Pause, Answer, Leader | None]:
+    """Return the leader of ``key``; without one after a request for it, None."""
+    known = client.leaders.get(key)
+    if known is None or known.node is None:
+        yield from refresh(client, [place_of(key)[0]])
+        known = client.leaders.get(key)
+    return known if known is not None and known.node is not None else None
+
+
+def refresh(client: LogClient, topics: list[str]) -> Talk:
+    """Learn the leaders of ``topics`` from any broker; create those that are unknown."""
+    answer = yield from ask(
+        client.broker(),
+        "Metadata",
+        METADATA,
+        {
+            "topics": [{"name": name} for name in topics],
+            "allow_auto_topic_creation": False,
+            "include_topic_authorized_operations": False,
+        },
+    )
+    if answer.status != "ok":
+        return
+    missing = note_leaders(client, answer.response)
+    if missing:
+        yield from create(client, missing)
+
+
+def note_leaders(client: LogClient, metadata: dict[str, Any]) -> list[str]:
+    """Note the leaders in a Metadata answer, unless they are older than those known.
+
+    Return the topics that the broker does not know.
+    """
+    missing = []
+    for topic in metadata["topics"]:
+        if topic["error_code"] == errors.UNKNOWN_TOPIC_OR_PARTITION:
+            missing.append(topic["name"])
+        if topic["error_code"] != errors.NONE:
+            continue
+        for part in topic["partitions"]:
+            key = key_of(topic["name"], part["partition_index"])
+            known = client.leaders.get(key)
+            if known is None or part["leader_epoch"] >= known.epoch:
+                node = client.name(part["leader_id"])
+                client.leaders[key] = Leader(node, part["leader_epoch"])
+    return missing
+
+
+def create(client: LogClient, topics: list[str]) -> Talk:
+    """Create ``topics`` through any broker; another client may have done so.
+
+    In half of the runs the cluster then keeps eligible leader replicas (KIP-966).
+    """
+    if draw_below(2, client.state.seed, "eligible") == 0:
+        yield from ask(client.broker(), "UpdateFeatures", UPDATE_FEATURES, _ELIGIBLE)
+    configs = [{"name": "min.insync.replicas", "value": str(min_insync(client.state))}]
+    body = {
+        "topics": [
+            {
+                "name": name,
+                "num_partitions": PARTITIONS,
+                "replication_factor": min(REPLICAS, len(client.state.gateways)),
+                "configs": configs,
+            }
+            for name in topics
+        ],
+        "timeout_ms": ASK_MS,
+    }
+    yield from ask(client.broker(), "CreateTopics", CREATE_TOPICS_VERSION, body)
+
+
+def min_insync(state: ClientState) -> int:
+    """Return ``min.insync.replicas`` of all topics of a run: 2 where there are three replicas, in
+    one of four runs 1."""
+    if len(state.gateways) < REPLICAS:
+        return 1
+    return 1 if draw_below(4, state.seed, "min-insync") == 0 else 2
+
+
+def ask(
+    node: str, api: str, version: int, body: dict[str, Any], timeout_ms: int = ASK_MS
+) -> Generator[Call | Pause, Answer, Answer]:
+    """Send one request and return its answer."""
+    return (yield kafka_call(node, api, version, body, timeout_ms))

@@ -1,0 +1,169 @@
+"""Invariants of brokers' data planes in whole simulated runs: each is broken by a planted bug."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kraftwreck.harness.simulated.result import SimResult
+from kraftwreck.nemesis.inject import Injector
+from kraftwreck.nodes.broker import image_changes
+from kraftwreck.nodes.protocol.errors import NONE, NOT_ENOUGH_REPLICAS
+from kraftwreck.nodes.replication import effects as out
+from kraftwreck.nodes.replication.effects import OffsetPart
+from kraftwreck.nodes.replication.events import Assignment
+from kraftwreck.nodes.replication.headers import Batch
+from kraftwreck.nodes.replication.in_sync import Remote
+from kraftwreck.nodes.replication.partition import Appended, Partition
+from kraftwreck.nodes.replication.producers import Producers
+from kraftwreck.nodes.replication.requests import Producing
+from kraftwreck.nodes.server import replica_fetches
+from kraftwreck.nodes.server.partition_files import PartitionFiles
+from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign
+from kraftwreck.systems.kraft.simulated.run import simulate
+from kraftwreck.systems.kraft.workloads.produce import WORKLOAD
+from tests.replication.test_planted import (
+    deletes_above_the_high_watermark,
+    keeps_epochs_over_truncation,
+    lets_consumers_read_to_the_end,
+)
+
+Patch = pytest.MonkeyPatch
+RUNS = 24
+
+
+def appends_retries_again(patch: Patch) -> None:
+    patch.setattr(Producers, "check", lambda self, batch: None)
+
+
+def writes_other_batches_than_its_leader(patch: Patch) -> None:
+    """A follower writes batches with another checksum."""
+    batches = replica_fetches._batches
+
+    def planted(records: bytes) -> tuple[Batch, ...]:
+        return tuple(replace(each, crc=each.crc ^ 1) for each in batches(records))
+
+    patch.setattr(replica_fetches, "_batches", planted)
+
+
+def lets_every_replica_enter(patch: Patch) -> None:
+    """A replica enters the ISR by its first fetch."""
+
+    def planted(self: Partition, broker: int) -> None:
+        if self.in_sync.pending is None and broker not in self.in_sync.isr:
+            self._propose((*self.in_sync.isr, broker))
+
+    patch.setattr(Partition, "maybe_expand", planted)
+
+
+def shrinks_to_the_leader(patch: Patch) -> None:
+    """Followers are out of the ISR at once, and no ISR is too small."""
+    patch.setattr(Remote, "is_caught_up", lambda self, end, now, lag_us: False)
+    patch.setattr(Partition, "min_insync", 0)
+
+
+def says_another_end_each_time(patch: Patch) -> None:
+    def planted(self: Partition, timestamp: int, epoch: int, replica_id: int) -> OffsetPart:
+        offset = max(self.hw - self.with_.now % 2, 0)
+        return OffsetPart(self.key, NONE, offset, self.assignment.leader_epoch)
+
+    patch.setattr(Partition, "offset_at", planted)
+
+
+def ignores_leader_epochs(patch: Patch) -> None:
+    """Brokers take each change of leaders for one within the first epoch."""
+    assignment = image_changes._assignment
+
+    def planted(partition: Any) -> Assignment:
+        return replace(assignment(partition), leader_epoch=0)
+
+    patch.setattr(image_changes, "_assignment", planted)
+
+
+def acknowledges_what_it_refused(patch: Patch) -> None:
+    """A batch is appended although its producer gets an error."""
+    append = Partition.append
+
+    def planted(self: Partition, batch: Batch, acks: int) -> Appended:
+        done = append(self, batch, acks)
+        refused = done.error == 0 and batch.crc % 7 == 0
+        return Appended(NOT_ENOUGH_REPLICAS) if refused else done
+
+    patch.setattr(Partition, "append", planted)
+
+
+def acknowledges_at_once(patch: Patch) -> None:
+    """With acks=all, a batch is acknowledged before it is replicated."""
+    patch.setattr(Producing, "_outcome", staticmethod(lambda partition, end: NONE))
+
+
+def forgets_the_last_batch(patch: Patch) -> None:
+    """A log opens without its last batch."""
+    opened = PartitionFiles._open
+
+    def planted(self: PartitionFiles, key: Any) -> Any:
+        replica_known = key in self._replicas
+        events = opened(self, key)
+        log = self._replicas[key].log
+        if not replica_known and log.end_offset > log.start_offset:
+            self.carry_out(out.Truncate(key, log.end_offset - 1))
+            return opened(self, key)
+        return events
+
+    patch.setattr(PartitionFiles, "_open", planted)
+
+
+PLANTED: list[tuple[Callable[[Patch], None], str]] = [
+    (acknowledges_at_once, "D1"),
+    (appends_retries_again, "D2"),
+    (appends_retries_again, "D3"),
+    (acknowledges_what_it_refused, "D4"),
+    (lets_consumers_read_to_the_end, "D5"),
+    (writes_other_batches_than_its_leader, "D6"),
+    (keeps_epochs_over_truncation, "D7"),
+    (shrinks_to_the_leader, "D8"),
+    (lets_every_replica_enter, "D9"),
+    (ignores_leader_epochs, "D10"),
+    (deletes_above_the_high_watermark, "D11"),
+    (says_another_end_each_time, "D13"),
+    (shrinks_to_the_leader, "D14"),
+    (forgets_the_last_batch, "F1"),
+]
+
+
+def runs() -> Iterator[SimResult]:
+    """Return short runs of three brokers, which partitions and kills strike."""
+    campaign = KraftCampaign(
+        system="kraft",
+        workload="produce",
+        faults=("partition", "kill"),
+        nodes=3,
+        time_limit_s=10.0,
+        system_options=("brokers=3",),
+    )
+    for seed in range(RUNS):
+        options, knobs = campaign.options(seed), campaign.knobs(seed)
+        yield simulate(options, WORKLOAD, campaign.schedule(seed), Injector, knobs=knobs)
+
+
+@pytest.mark.parametrize(("plant", "rule"), PLANTED, ids=[f"{p.__name__}-{r}" for p, r in PLANTED])
+def test_a_planted_bug_breaks_its_invariant(
+    plant: Callable[[Patch], None], rule: str, monkeypatch: Patch
+) -> None:
+    plant(monkeypatch)
+    found: set[str] = set()
+    for run in runs():
+        found |= {failure.type for failure in run.failures}
+        if rule in found:
+            return
+    pytest.fail(f"{RUNS} runs broke {sorted(found)}, not {rule}")
+
+
+def test_without_a_bug_every_invariant_holds_and_the_run_repeats() -> None:
+    first, again = next(runs()), next(runs())
+    assert first.failures == []
+    assert (again.digest, again.ops) == (first.digest, first.ops)
+    assert sum(op.f == "send" and op.type == "ok" for op in first.ops) > 20
