@@ -169,7 +169,14 @@ def test_workload_without_verbs_runs_on_systems_that_name_it() -> None:
 def test_seeds_choose_no_workload_of_another_package() -> None:
     campaign.drawn.cache_clear()
     assert {"counted", "verbal"} <= set(registry.workloads())
-    assert campaign.drawn() == ["leader", "metadata", "partitions", "register", "requests"]
+    assert campaign.drawn() == [
+        "leader",
+        "metadata",
+        "partitions",
+        "produce",
+        "register",
+        "requests",
+    ]
 
 
 def test_an_unknown_workload_is_refused_with_the_known_ones() -> None:
