@@ -158,7 +158,7 @@ def judge_register(name: str, cas: bool) -> Any:
     """Judge a register: by sorting where values are distinct, else by a search."""
 
     def judge(source: Source, settings: Settings) -> Report:
-        from kraftwreck.checkers.zones.registers import decide
+        from kraftwreck.checkers.linearizability.zones.registers import decide
 
         initial = settings.options.get("initial")
         model = Register(name, cas=cas, initial=initial)
@@ -180,7 +180,7 @@ def judge_machine(name: str) -> Any:
     """Judge a machine, each key (and each independent element) by itself."""
 
     def judge(source: Source, settings: Settings) -> Report:
-        from kraftwreck.checkers.machines.linearizable import check_calls
+        from kraftwreck.checkers.linearizability.machines.linearizable import check_calls
 
         verdicts = check_calls(name, settings.options, pair(source.ops()), settings.time_limit_s)
         found = merge(name, verdicts)
@@ -194,7 +194,7 @@ def judge_machine(name: str) -> Any:
 
 
 def judge_log(source: Source, settings: Settings) -> Report:
-    from kraftwreck.checkers.logs.linearizable import check_log
+    from kraftwreck.checkers.linearizability.logs.linearizable import check_log
 
     judged = check_log(source, settings.time_limit_s)
     found = merge("log", [verdict for verdict, _ in judged])

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kraftwreck.checkers.linearizability.zones.operations import TYPES, pair_rows
 from kraftwreck.checkers.recorded.clocks import NodeClock, node_clocks
-from kraftwreck.checkers.zones.operations import TYPES, pair_rows
 from kraftwreck.histories.parquet import read_parquet
 from kraftwreck.histories.reading import read_faults, read_history, read_trace
 from kraftwreck.histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, HistoryError, to_text

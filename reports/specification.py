@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.linearizability.machines.log import Log
+from kraftwreck.checkers.linearizability.machines.models import MACHINES
 from kraftwreck.checkers.linearizability.models import (
     ANY,
     MODELS,
@@ -19,8 +21,6 @@ from kraftwreck.checkers.linearizability.models import (
     after,
     allowed,
 )
-from kraftwreck.checkers.machines.log import Log
-from kraftwreck.checkers.machines.models import MACHINES
 from kraftwreck.histories.operation import OK
 
 IMPOSSIBLE = object()

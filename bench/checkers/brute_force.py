@@ -28,16 +28,16 @@ from bench.checkers.random_histories import machine, one_register, transactions
 from kraftwreck.checkers.calls import pair
 from kraftwreck.checkers.elle import check_transactions
 from kraftwreck.checkers.linearizability.decide import check as search
+from kraftwreck.checkers.linearizability.logs import stream
+from kraftwreck.checkers.linearizability.logs.decide import AmbiguousError
+from kraftwreck.checkers.linearizability.logs.decide import decide as decide_log
+from kraftwreck.checkers.linearizability.logs.linearizable import judge_calls
+from kraftwreck.checkers.linearizability.logs.operations import from_columns
+from kraftwreck.checkers.linearizability.machines import fifo
+from kraftwreck.checkers.linearizability.machines.linearizable import check_calls
 from kraftwreck.checkers.linearizability.models import MODELS, Register
-from kraftwreck.checkers.logs import stream
-from kraftwreck.checkers.logs.decide import AmbiguousError
-from kraftwreck.checkers.logs.decide import decide as decide_log
-from kraftwreck.checkers.logs.linearizable import judge_calls
-from kraftwreck.checkers.logs.operations import from_columns
-from kraftwreck.checkers.machines import fifo
-from kraftwreck.checkers.machines.linearizable import check_calls
-from kraftwreck.checkers.zones import key_values
-from kraftwreck.checkers.zones.registers import decide
+from kraftwreck.checkers.linearizability.zones import key_values
+from kraftwreck.checkers.linearizability.zones.registers import decide
 from kraftwreck.histories.operation import Op
 from kraftwreck.histories.tables import HISTORY_SCHEMA, to_table
 

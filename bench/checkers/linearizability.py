@@ -34,11 +34,11 @@ import json, re, statistics, sys, time
 from pathlib import Path
 from kraftwreck.checkers.catalogue import Settings, find
 from kraftwreck.checkers.linearizability.models import Register
-from kraftwreck.checkers.zones.operations import pair_rows, read_operations
-from kraftwreck.checkers.zones.registers import decide
+from kraftwreck.checkers.linearizability.zones.operations import pair_rows, read_operations
+from kraftwreck.checkers.linearizability.zones.registers import decide
 from kraftwreck.histories.source import HistoryFile
 from kraftwreck.histories.without_pandas import leave_pandas_out
-import kraftwreck.checkers.logs.linearizable
+import kraftwreck.checkers.linearizability.logs.linearizable
 import kraftwreck.checkers.linearizability.compiled_search
 leave_pandas_out()
 model, path, warm = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])

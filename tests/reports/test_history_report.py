@@ -13,9 +13,9 @@ from kraftwreck.cli.main import status
 from kraftwreck.histories.convert import write
 from kraftwreck.histories.operation import Op
 from kraftwreck.reports.linearization import Window, windows_of
-from tests.checkers.machines.random_machines import judged
+from tests.checkers.linearizability.machines.random_machines import judged
+from tests.checkers.linearizability.zones.test_registers import random_history
 from tests.checkers.rows import Row, did, done, history
-from tests.checkers.zones.test_registers import random_history
 from tests.reports.pictured_runs import cycle_ops, stale_read_ops
 
 

@@ -24,7 +24,7 @@ from bench.checkers.peers.run import adya, porcupine
 from bench.checkers.random_histories import registers, transactions
 from kraftwreck.checkers.elle import check_transactions
 from kraftwreck.checkers.linearizability.models import Register
-from kraftwreck.checkers.zones.registers import decide
+from kraftwreck.checkers.linearizability.zones.registers import decide
 from kraftwreck.histories.operation import Op
 from kraftwreck.histories.tables import HISTORY_SCHEMA, to_table
 
