@@ -12,9 +12,10 @@ from typing import Any
 
 from kraftwreck.checkers.kraft import topics
 from kraftwreck.checkers.kraft.epochs import missing_traces
+from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredLog, disk_logs
 from kraftwreck.checkers.kraft.recorded.disk_pass import disk_pass
-from kraftwreck.checkers.kraft.recorded.trace_pass import TracePass, trace_pass
+from kraftwreck.checkers.kraft.recorded.trace import quorum_model
 from kraftwreck.checkers.recorded.run_data import FINAL, RunData
 from kraftwreck.histories.verdict import CheckerResult
 
@@ -24,7 +25,7 @@ _ON_DISK = _KINDS | {"I3", "I6", "I7"}
 
 def check(run: RunData) -> CheckerResult:
     """Judge both views; see the module."""
-    facts = trace_pass(run)
+    facts = quorum_model(run)
     logs = disk_logs(run)
     disk = disk_pass(run).findings
     client, doubts, numbers = topics.check(run.calls, run.nodes)
@@ -49,7 +50,7 @@ def check(run: RunData) -> CheckerResult:
     )
 
 
-def _missing(run: RunData, facts: TracePass, logs: list[StoredLog]) -> list[str]:
+def _missing(run: RunData, facts: QuorumModel, logs: list[StoredLog]) -> list[str]:
     """Return what the node view lacks."""
     doubts = []
     imaged = {log.image.node for log in logs if log.image.label == FINAL}

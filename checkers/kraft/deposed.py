@@ -20,7 +20,7 @@ from kraftwreck.checkers.kraft.limits import (
     RESIGNATION_NS,
     SIMULATED_RESIGNATION_NS,
 )
-from kraftwreck.checkers.kraft.recorded.trace_pass import TracePass
+from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
 from kraftwreck.checkers.recorded.clocks import after, node_clocks, pauses, slowest
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.checkers.suspicion import in_virtual_time
@@ -90,7 +90,7 @@ def bound_ns(test: dict[str, Any]) -> int:
 
 
 def stale_leaders(
-    run: RunData, facts: TracePass, told: list[Claim]
+    run: RunData, facts: QuorumModel, told: list[Claim]
 ) -> tuple[list[Stale], list[Stale]]:
     """Return the stale leaders that traces show, and those that answered clients."""
     names = {i + 1: name for i, name in enumerate(run.nodes)}
@@ -155,7 +155,7 @@ def _deadline(
 
 
 def _reigns(
-    facts: TracePass,
+    facts: QuorumModel,
     told: list[Claim],
     names: dict[int, str],
     moment: Any,

@@ -12,8 +12,9 @@ from typing import Any
 from kraftwreck.checkers.findings import Findings
 from kraftwreck.checkers.kraft.deposed import Claim, bound_ns, claims, stale_leaders
 from kraftwreck.checkers.kraft.limits import RESIGNATION
+from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
 from kraftwreck.checkers.kraft.recorded.disk_log import disk_logs
-from kraftwreck.checkers.kraft.recorded.trace_pass import TracePass, trace_pass
+from kraftwreck.checkers.kraft.recorded.trace import quorum_model
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.histories.verdict import CheckerResult
@@ -48,7 +49,7 @@ class _Seats:
 
 def check(run: RunData) -> CheckerResult:
     """Valid iff every epoch has one leader and deposed leaders stop within the bound."""
-    facts = trace_pass(run)
+    facts = quorum_model(run)
     told = claims(run.calls)
     seats = _Seats(run.test)
     for epoch, (leader, event) in facts.leaders.items():
@@ -89,7 +90,7 @@ def _stats(seats: _Seats, told: list[Claim], run: RunData) -> dict[str, object]:
     }
 
 
-def missing_traces(run: RunData, facts: TracePass) -> str | None:
+def missing_traces(run: RunData, facts: QuorumModel) -> str | None:
     """Return what the traces lack, None if nothing."""
     silent = [name for name in run.nodes if facts.tracks[name].incarnation == 0]
     if silent:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from kraftwreck.checkers.calls import Call
 from kraftwreck.checkers.findings import Findings
 from kraftwreck.checkers.kraft.limits import RECOVERED, RECOVERED_NS
-from kraftwreck.checkers.kraft.recorded.trace_pass import trace_pass
+from kraftwreck.checkers.kraft.recorded.trace import quorum_model
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.checkers.registry import compares_nodes
 from kraftwreck.histories.fault import FaultEvent
@@ -54,7 +54,7 @@ def check(run: RunData) -> CheckerResult:
             error=f"nothing succeeded after the last fault, but only {watched:.1f} s were watched",
         )
     findings = Findings(run.test)
-    leaders = [t.name for t in trace_pass(run).tracks.values() if t.state == "leader"]
+    leaders = [t.name for t in quorum_model(run).tracks.values() if t.state == "leader"]
     who = f"{', '.join(leaders)} led at the end" if leaders else "there was no leader at the end"
     late = "" if first is None else f"; the first success came after {(first - begun) / 1e9:.1f} s"
     findings.add(

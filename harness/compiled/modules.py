@@ -17,7 +17,9 @@ from kraftwreck.harness.compiled.constructors import spelled_out
 
 COMPILED: Final = (
     "checkers/kraft/answers",
-    "checkers/kraft/conformance",
+    "checkers/kraft/conformance.py",
+    "checkers/kraft/quorum_model",
+    "checkers/kraft/rule.py",
     "checkers/kraft/invariants",
     "checkers/kraft/recorded",
     "checkers/recorded",

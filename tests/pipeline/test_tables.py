@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kraftwreck.checkers.calls import Call
-from kraftwreck.checkers.kraft.recorded.trace_pass import trace_pass
+from kraftwreck.checkers.kraft.recorded.trace import quorum_model
 from kraftwreck.checkers.linearizability.keyed import check_keys, model_of, operations_of
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.checkers.registry import check
@@ -95,7 +95,7 @@ def _committed(data: RunData) -> Any:
 
 def test_leaders_per_epoch_are_those_of_the_traces(analyzed: Any) -> None:
     run = analyzed.runs["metadata"]
-    facts = trace_pass(RunData.from_folder(run))
+    facts = quorum_model(RunData.from_folder(run))
     expected: dict[int, set[str]] = {}
     for node, epoch in facts.last_led:
         expected.setdefault(epoch, set()).add(node)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+from kraftwreck.checkers.kraft.quorum_model.log_chain import BatchId
+from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
 from kraftwreck.checkers.kraft.recorded.committed_log import CommittedLog, committed_log
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
 from kraftwreck.checkers.kraft.recorded.disk_pass import DiskPass, disk_pass
-from kraftwreck.checkers.kraft.recorded.log_chain import BatchId
-from kraftwreck.checkers.kraft.recorded.trace_pass import TracePass, trace_pass
+from kraftwreck.checkers.kraft.recorded.trace import quorum_model
 from kraftwreck.checkers.recorded.clocks import after, node_clocks, pauses
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.histories.message import Message
@@ -26,7 +27,7 @@ class Evidence:
 
     def __init__(self, run: RunData) -> None:
         self.run = run
-        self.trace: TracePass = trace_pass(run)
+        self.trace: QuorumModel = quorum_model(run)
         self.names = dict(enumerate(run.nodes, start=1))
         self._clocks = node_clocks(run.test)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.recorded.log_chain import START, BatchId, LogChain
+from kraftwreck.checkers.kraft.quorum_model.log_chain import START, BatchId, LogChain
 from kraftwreck.histories.message import Message
 
 

@@ -9,8 +9,8 @@ from kraftwreck.checkers.kraft.deposed import slack_ns, stale_leaders, timeout_n
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import CAPTURED_NS, CHECK_QUORUM, RESIGNATION, STEP_NS
+from kraftwreck.checkers.kraft.quorum_model.log_chain import Election
 from kraftwreck.checkers.kraft.recorded.disk_log import disk_logs
-from kraftwreck.checkers.kraft.recorded.log_chain import Election
 from kraftwreck.histories.message import Message
 from kraftwreck.histories.trace import TraceEvent
 

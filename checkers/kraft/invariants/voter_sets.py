@@ -15,9 +15,9 @@ from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import STEP_NS
+from kraftwreck.checkers.kraft.quorum_model.replica import NO_DIRECTORY
 from kraftwreck.checkers.kraft.recorded.committed_log import DECODING, control_records
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch, disk_logs, read_batches
-from kraftwreck.checkers.kraft.recorded.node_track import NO_DIRECTORY
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.log.batch import BatchError
 from kraftwreck.nodes.protocol import errors

@@ -11,15 +11,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kraftwreck.checkers.kraft.quorum_model.log_chain import Committed
 from kraftwreck.checkers.kraft.recorded.disk_log import (
     StoredBatch,
     StoredLog,
     disk_logs,
     read_batches,
 )
-from kraftwreck.checkers.kraft.recorded.log_chain import Committed
 from kraftwreck.checkers.kraft.recorded.metadata_model import MetadataModel, ModelError
-from kraftwreck.checkers.kraft.recorded.trace_pass import trace_pass
+from kraftwreck.checkers.kraft.recorded.trace import quorum_model
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.nodes.log.batch import BatchError, decode_batch
 from kraftwreck.nodes.log.snapshots import (
@@ -190,7 +190,7 @@ def committed_log(run: RunData) -> CommittedLog:
     return run.derived(
         "committed-log",
         lambda run: CommittedLog(
-            trace_pass(run).chain.committed,
+            quorum_model(run).chain.committed,
             disk_logs(run),
             () if run.capture is None else run.capture.batches,
         ),

@@ -7,9 +7,11 @@ committed batch), D7 (leader-epoch-checkpoint matches the log).
 from __future__ import annotations
 
 from kraftwreck.checkers.findings import Findings
+from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
+from kraftwreck.checkers.kraft.quorum_model.replica import NO_DIRECTORY
+from kraftwreck.checkers.kraft.quorum_model.rules import vote_is_kept
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredLog, disk_logs
-from kraftwreck.checkers.kraft.recorded.node_track import NO_DIRECTORY
-from kraftwreck.checkers.kraft.recorded.trace_pass import TracePass, trace_pass
+from kraftwreck.checkers.kraft.recorded.trace import quorum_model
 from kraftwreck.checkers.recorded.run_data import FINAL, RunData
 from kraftwreck.nodes.log.uuids import from_text
 
@@ -17,7 +19,7 @@ from kraftwreck.nodes.log.uuids import from_text
 class DiskPass:
     """``findings`` holds anomalies, ``facts`` the number of judged facts by id."""
 
-    def __init__(self, run: RunData, facts: TracePass, logs: list[StoredLog]) -> None:
+    def __init__(self, run: RunData, facts: QuorumModel, logs: list[StoredLog]) -> None:
         self.findings = Findings()
         self.facts: dict[str, int] = {}
         self._run = run
@@ -27,7 +29,7 @@ class DiskPass:
 
     def run(self) -> None:
         """Judge all images."""
-        self._trace.chain.report_to(self.findings)
+        self._trace.chain.add = self.findings.add
         finals: dict[str, StoredLog] = {}
         for log in self._logs:
             self._check_log(log)
@@ -127,7 +129,7 @@ class DiskPass:
             )
         vote = track.votes.get(epoch)
         self._count("I3", vote is not None)
-        if vote is not None and voted != vote[0] and leader < 0:
+        if vote is not None and not vote_is_kept(track.id, vote[0], voted, leader):
             self.findings.add(
                 "I3",
                 f"{track.name} voted for {vote[0]} in epoch {epoch}, but its quorum-state holds "
@@ -199,6 +201,6 @@ def disk_pass(run: RunData) -> DiskPass:
 
 
 def _make(run: RunData) -> DiskPass:
-    disks = DiskPass(run, trace_pass(run), disk_logs(run))
+    disks = DiskPass(run, quorum_model(run), disk_logs(run))
     disks.run()
     return disks

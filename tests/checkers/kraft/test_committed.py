@@ -135,7 +135,7 @@ def test_a_promise_that_is_not_on_the_disk(quorum: Any, make_run: Callable[..., 
     assert check(make_run(None, quorum, images=images)).valid is True
     images[2].quorum_state = {"leaderEpoch": 2, "leaderId": -1, "votedId": -1}
     assert kinds(check(make_run(None, quorum, images=images))) == {"I3"}
-    images[2].quorum_state = {"leaderEpoch": 1, "leaderId": 1, "votedId": -1}
+    images[2].quorum_state = {"leaderEpoch": 1, "leaderId": 1, "votedId": 1}
     assert kinds(check(make_run(None, quorum, images=images))) == {"I6"}
 
 

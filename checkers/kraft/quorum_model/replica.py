@@ -1,10 +1,12 @@
-"""The state of one node, from its trace events so far."""
+"""The state of one replica, from its trace events so far."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from kraftwreck.checkers.kraft.recorded.log_chain import START, BatchId
+from kraftwreck.checkers.kraft.quorum_model.log_chain import START, BatchId
 from kraftwreck.histories.trace import TraceEvent
 
 NO_DIRECTORY = bytes(16).hex()
@@ -29,7 +31,7 @@ class Standing(NamedTuple):
     voters_offset: int
 
 
-class NodeTrack:
+class Replica:
     """One node's position, votes and log, over all its incarnations.
 
     ``end`` is the log end offset that follows from appends and truncations, None while unknown.
@@ -46,11 +48,11 @@ class NodeTrack:
         "directory",
         "end",
         "epoch",
-        "epoch_at_start",
         "epoch_seen",
         "epoch_start",
         "epoch_start_of",
         "epochs",
+        "fetched",
         "gap",
         "given",
         "gone",
@@ -58,16 +60,16 @@ class NodeTrack:
         "hw",
         "id",
         "incarnation",
-        "jumps",
+        "installed",
         "last",
         "lasts",
         "leader",
         "level",
+        "loaded",
         "max_hw",
         "moved",
         "name",
         "seq",
-        "settled",
         "since",
         "state",
         "under_hw",
@@ -100,15 +102,10 @@ class NodeTrack:
         self.since = 0
         """The time (µs of the node's clock) at which it entered its state."""
         self.epoch = -1
-        self.epoch_at_start = -1
         self.leader = -1
         self.voted = -1
         self.votes: dict[int, tuple[int, TraceEvent]] = {}
         """Per epoch, the candidate the node voted for, and the event that shows it."""
-        self.jumps: list[tuple[int, int]] = []
-        """Epoch changes (from, to) seen within one incarnation."""
-        self.settled: set[int] = set()
-        """Epochs in which the node was seen as a follower of a leader, and so grants no votes."""
         self.grown = False
         """Whether this incarnation began with a longer or another log than was reported."""
         self.hw = -1
@@ -126,8 +123,8 @@ class NodeTrack:
         self.under_hw = 0
         """How many of the tracked batches were seen below the high watermark."""
         self.delivered: int | None = None
-        """End offset of the records this incarnation delivered to the state machine; None while
-        there are none, -1 when it is unknown."""
+        """The offset that this incarnation delivers next to its state machine; None before the
+        first one, -1 when it is unknown."""
         self.directory: str | None = None
         """The directory id of the disk in the last start event; None if it had none."""
         self.wiped = False
@@ -135,13 +132,19 @@ class NodeTrack:
         self.gone: dict[str | None, tuple[set[tuple[int, int]], list[tuple[int, int]]]] = {}
         """Per directory id of a replaced disk: the (base, epoch) of the batches it held, and the
         offsets it may have held without a trace."""
-        self.given: dict[tuple[str | None, int], int] = {}
-        """Per (directory, epoch), the candidate the node voted for, wiped disks included."""
+        self.given: dict[int, dict[str | None, int]] = {}
+        """Per epoch and directory, the candidate the node voted for, wiped disks included."""
         self.voters: dict[int, str] = {}
         """The voters in force by the node's last report: directory ids by node id."""
         self.voters_offset = -1
         self.level = 0
         """Offset of the record with these voters, and kraft.version."""
+        self.installed = -1
+        """The end of the last snapshot it installed; this is committed whatever its source."""
+        self.loaded = False
+        """Whether this process has loaded a snapshot."""
+        self.fetched = False
+        """Whether it has appended from the leader that it follows."""
 
     def pass_end(self) -> None:
         """Keep the position: the judged time ends before the next event."""
@@ -178,6 +181,7 @@ class NodeTrack:
         self.under_hw = 0
         self.delivered = None
         self.epoch_start_of = -1
+        self.loaded = self.fetched = False
 
     def replaced(self, begin: int, leo: int) -> None:
         """Note that the log may have changed from offset ``begin`` up to its end ``leo``."""
@@ -192,8 +196,6 @@ class NodeTrack:
         held = set(zip(self.bases, self.epochs, strict=True))
         self.gone[self.directory] = held, list(self.unseen)
         self.votes = {}
-        self.jumps = []
-        self.settled = set()
         self.epoch = self.voted = self.leader = -1
         self.cut(0)
         self.unseen = []
@@ -241,6 +243,11 @@ class NodeTrack:
         self.under_hw = min(self.under_hw, len(self.bases))
         self.end = to
 
+    def first_at(self, offset: int) -> int | None:
+        """Return the place of the first batch that ends at or after ``offset``, None if none."""
+        place = bisect_left(self.lasts, offset)
+        return place if place < len(self.lasts) else None
+
     def tip(self) -> BatchId | None:
         """The last batch, if the log is known up to its end."""
         if not self.bases:
@@ -249,14 +256,24 @@ class NodeTrack:
             return None
         return (self.bases[-1], self.epochs[-1])
 
-    def is_one_of(self, voters: dict[int, str]) -> bool:
+    @property
+    def votes_itself(self) -> bool:
+        """Whether the node is one of the voters that it reported; True if it reported none."""
+        return not self.voters or self.voters.get(self.id) in (self.directory, NO_DIRECTORY)
+
+    def has_delivered(self, end: int) -> None:
+        """Note that its state machine has everything below ``end``, from a snapshot."""
+        if self.delivered is None or 0 <= self.delivered < end:
+            self.delivered = end
+
+    def is_one_of(self, voters: Mapping[int, str]) -> bool:
         """Return whether this node, with its present disk, may be one of ``voters``."""
         wanted = voters.get(self.id)
         return wanted is not None and (
             wanted == NO_DIRECTORY or self.directory is None or wanted == self.directory
         )
 
-    def voted_with(self, voters: dict[int, str], base: int, epoch: int, last: int) -> bool:
+    def voted_with(self, voters: Mapping[int, str], base: int, epoch: int, last: int) -> bool:
         """Return whether one of ``voters`` is a replaced disk of this node that held the batch:
         its earlier acknowledgements count."""
         wanted = voters.get(self.id)
@@ -272,10 +289,6 @@ class NodeTrack:
         """Return whether ``offset`` may be in the log without a trace."""
         return any(begin <= offset < end for begin, end in self.unseen)
 
-    def never_voted_in(self, epoch: int) -> bool:
-        """Return True if the trace shows all of this node's time in ``epoch``, and no vote."""
-        if self.wiped or epoch in self.votes:
-            return False
-        if epoch in self.settled:
-            return True
-        return any(before < epoch < after for before, after in self.jumps)
+    def votes_in(self, epoch: int) -> dict[str | None, int]:
+        """Return the candidate of ``epoch`` that each of its disks voted for."""
+        return self.given.get(epoch, {})

@@ -8,15 +8,11 @@ LeaderCompleteness, I10 CommittedStable, I11 CommittedOnMajority.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
-from kraftwreck.checkers.findings import Findings
 from kraftwreck.histories.trace import TraceEvent
 
-T = TypeVar("T")
 BatchId = tuple[int, int]
 """(base offset, epoch)."""
 
@@ -56,46 +52,47 @@ class Election:
     event: TraceEvent
     voters: dict[int, str] = field(default_factory=dict)
     """Directory ids of the voters then in force on the node, if it reported them."""
+    compared: bool = False
+    lacks: bool = False
+    """Whether its log was compared with commits of older epochs, and found to lack one."""
 
 
 START: BatchId = (-1, -1)
 """Stands before the first batch of a log."""
 
 
-class _Highest(Generic[T]):
-    """The highest of some offsets in all epochs below one, with its evidence."""
-
-    def __init__(self, told: Iterable[tuple[int, int, T]]) -> None:
-        """``told`` are (epoch, offset, evidence)."""
-        self._epochs: list[int] = []
-        self._best: list[tuple[int, T]] = []
-        for epoch, offset, what in sorted(told, key=lambda each: each[:2]):
-            if not self._best or offset > self._best[-1][0]:
-                self._epochs.append(epoch)
-                self._best.append((offset, what))
-
-    def below(self, epoch: int) -> tuple[int, T | None]:
-        """Return the highest offset of lower epochs, of equal ones the first; -1 for none."""
-        place = bisect_left(self._epochs, epoch)
-        return self._best[place - 1] if place else (-1, None)
+Finding = tuple[str, list[TraceEvent]]
+"""An explanation, and the events that show it."""
+Add = Callable[[str, str, list[TraceEvent]], None]
+"""Reports a finding: rule, explanation, events."""
 
 
 class LogChain:
-    """The batches of all logs, fed by traces and disk images in any order."""
+    """The batches of all logs, fed by traces and disk images in any order. ``add`` is called with
+    what breaks a rule."""
 
-    def __init__(self, findings: Findings) -> None:
-        self.findings = findings
+    def __init__(self, add: Add) -> None:
+        self.add = add
         self.batches: dict[BatchId, Batch] = {}
         self.committed: dict[int, Committed] = {}
+        self.end = 0
+        """The offset after the last record known to be committed."""
+        self._epochs: dict[int, int] = {0: 0}
+        """The epochs of committed batches by their end."""
         self.elections: list[Election] = []
-        self.completeness_checked = 0
-        """Elections whose log was compared with the commits before."""
         self.high_watermarks: dict[int, tuple[int, TraceEvent]] = {}
         """Per epoch, the highest high watermark seen by a node in it."""
+        self._tips: dict[int, Committed] = {}
+        """The last batch committed in each epoch."""
 
-    def report_to(self, findings: Findings) -> None:
-        """Put findings from now on into ``findings``."""
-        self.findings = findings
+    def epoch_before(self, offset: int) -> int | None:
+        """Return the epoch of the committed batch that ends at ``offset``, -1 if one goes past it;
+        None if neither is known."""
+        known = self._epochs.get(offset)
+        if known is not None or offset > self.end:
+            return known
+        within = any(e.id[0] < offset <= e.last for e in self.committed.values())
+        return -1 if within else None
 
     def hold(
         self,
@@ -125,7 +122,7 @@ class LogChain:
     def _differ(
         self, batch: Batch, base: int, epoch: int, where: str, event: TraceEvent | None, how: str
     ) -> None:
-        self.findings.add(
+        self.add(
             "I8",
             f"Logs do not match: the batch at offset {base} of epoch {epoch} {how} on {where} "
             f"than on {batch.where}.",
@@ -145,10 +142,14 @@ class LogChain:
         """Note a batch below a high watermark; return whether it was not known as such."""
         known = self.committed.get(base)
         if known is None:
-            self.committed[base] = Committed((base, epoch), crc, last, at_epoch, where, event)
+            known = Committed((base, epoch), crc, last, at_epoch, where, event)
+            self.committed[base] = known
+            self._epochs[last + 1] = epoch
+            self.end = max(self.end, last + 1)
+            self._tip(known)
             return True
         if known.id[1] != epoch or known.crc != crc or known.last != last:
-            self.findings.add(
+            self.add(
                 "I10",
                 f"Offset {base} below the high watermark holds a batch of epoch {epoch} on {where} "
                 f"and another of epoch {known.id[1]} on {known.where}.",
@@ -156,40 +157,40 @@ class LogChain:
             )
         elif at_epoch < known.at_epoch:
             known.at_epoch = at_epoch
+            self._tip(known)
         return False
 
-    def check_leader_completeness(self) -> None:
-        """I9: a leader's log holds all batches that were committed in lower epochs."""
-        heights = _Highest(
-            (epoch, value, event) for epoch, (value, event) in self.high_watermarks.items()
-        )
-        tips = _Highest((e.at_epoch, e.id[0], e) for e in self.committed.values())
-        for election in self.elections:
-            highest, witness = heights.below(election.epoch)
-            self.completeness_checked += witness is not None
-            if witness is not None and highest > election.epoch_start:
-                self.findings.add(
-                    "I9",
-                    f"{election.node} became leader of epoch {election.epoch} with a log that ends "
-                    f"at {election.epoch_start}, but {witness.node} had committed up to {highest} "
-                    f"in epoch {witness.epoch}.",
-                    [witness, election.event],
-                )
-                continue
-            _, tip = tips.below(election.epoch)
-            if tip is not None:
-                self._check_tip(election, tip)
+    def _tip(self, entry: Committed) -> None:
+        best = self._tips.get(entry.at_epoch)
+        if best is None or best.id[0] < entry.id[0]:
+            self._tips[entry.at_epoch] = entry
 
-    def _check_tip(self, election: Election, committed: Committed) -> None:
+    def lacking(self, election: Election) -> Finding | None:
+        """Return which batch of the known commits in older epochs a leader lacks, None if none."""
+        epoch = election.epoch
+        older = [(at[0], -e, at[1]) for e, at in self.high_watermarks.items() if e < epoch]
+        highest, _, witness = max(older, key=lambda each: each[:2], default=(-1, 0, None))
+        election.compared = witness is not None
+        if witness is not None and highest > election.epoch_start:
+            return (
+                f"{election.node} became leader of epoch {epoch} with a log that ends at "
+                f"{election.epoch_start}, but {witness.node} had committed up to {highest} in "
+                f"epoch {witness.epoch}.",
+                [witness, election.event],
+            )
+        tips = (tip for e, tip in self._tips.items() if e < epoch)
+        committed = max(tips, key=lambda tip: tip.id[0], default=None)
         at = election.tip
+        if committed is None:
+            return None
         while at is not None and at[0] > committed.id[0]:
             batch = self.batches.get(at)
             at = None if batch is None else batch.before
-        if at is not None and at != START and at != committed.id and at[0] == committed.id[0]:
-            self.findings.add(
-                "I9",
-                f"{election.node} became leader of epoch {election.epoch} with a batch of epoch "
-                f"{at[1]} at offset {at[0]}, where a batch of epoch {committed.id[1]} was "
-                f"committed on {committed.where}.",
-                [e for e in (committed.event, election.event) if e is not None],
-            )
+        if at in (None, START, committed.id) or at is None or at[0] != committed.id[0]:
+            return None
+        return (
+            f"{election.node} became leader of epoch {epoch} with a batch of epoch {at[1]} at "
+            f"offset {at[0]}, where a batch of epoch {committed.id[1]} was committed on "
+            f"{committed.where}.",
+            [e for e in (committed.event, election.event) if e is not None],
+        )
