@@ -63,6 +63,12 @@ def judge(result: SimResult, workload: Workload) -> Verdict:
     names = [name for name in dict.fromkeys(every) if name != "stats"]
     names.append(strength.NAME)
     verdict = check(result.data(), names)
+    # A rule that the simulator judges during the run is reported once.
+    told = {
+        (anomaly.type, anomaly.explanation)
+        for checked in verdict.checkers.values()
+        for anomaly in checked.anomalies
+    }
     anomalies = [
         Anomaly(
             type=failure.type,
@@ -71,6 +77,7 @@ def judge(result: SimResult, workload: Workload) -> Verdict:
             time=failure.time,
         )
         for failure in result.failures
+        if (failure.type, failure.explanation) not in told
     ]
     own = CheckerResult(valid=not anomalies, anomalies=anomalies)
     return Verdict.of({SIMULATOR: own, **verdict.checkers})

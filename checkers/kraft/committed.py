@@ -34,7 +34,7 @@ def check(run: RunData) -> CheckerResult:
     stats: dict[str, Any] = {
         **numbers,
         "committed_batches": len(facts.chain.committed),
-        "high_watermark": max((hw for hw, _ in facts.chain.high_watermarks.values()), default=-1),
+        "high_watermark": facts.high_watermark,
         "disk_images": len(logs),
         "broken": {
             **{k: n for k, n in facts.findings.counts.items() if k in _KINDS},

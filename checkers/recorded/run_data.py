@@ -103,12 +103,15 @@ class RunData:
         *,
         ordered: bool = False,
         capture: Captured | None = None,
+        derived: Mapping[str, Any] | None = None,
     ) -> RunData:
         """Return a run from data in memory. Nothing is copied.
 
-        ``capture`` are the messages between nodes, None if they were not captured.
+        ``capture`` are the messages between nodes, None if they were not captured. ``derived`` is
+        what checkers derive from the run (:meth:`derived`), as far as that exists already.
         """
         run = cls(test, ordered=ordered)
+        run._derived.update(derived or {})
         run.__dict__.update(
             ops=list(ops),
             events=list(events),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kraftwreck.checkers.recorded.captured import Captured
@@ -17,7 +17,8 @@ from kraftwreck.simulation.knobs import WorldKnobs
 @dataclass(slots=True)
 class SimResult:
     """The result of a simulated run. Times in ``ops`` and ``faults`` are nanoseconds of virtual
-    time; ``sim_s`` is the virtual duration in seconds."""
+    time; ``sim_s`` is the virtual duration in seconds. ``derived`` has what checkers would derive
+    from the run (:meth:`RunData.derived`), as far as the simulator made it already."""
 
     ops: list[Op]
     events: list[TraceEvent]
@@ -30,6 +31,7 @@ class SimResult:
     knobs: WorldKnobs
     test: dict[str, Any]
     capture: Captured
+    derived: dict[str, Any] = field(default_factory=dict)
 
     def data(self) -> RunData:
         """Return the run as checkers need it."""
@@ -41,4 +43,5 @@ class SimResult:
             self.test,
             ordered=True,
             capture=self.capture,
+            derived=self.derived,
         )

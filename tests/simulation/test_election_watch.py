@@ -85,13 +85,19 @@ def test_an_election_wait_begins_with_the_state(run: Watched, before: str) -> No
     assert stood_late(run) == []
 
 
+GRANT = {
+    "epoch": 1, "candidate": 3, "candidate_last_epoch": 1, "candidate_last_offset": 9,
+    "last_epoch": 1, "last_offset": 9,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(("pre", "right"), [(False, True), (True, False)])
 def test_a_vote_gives_the_candidate_time_a_pre_vote_does_not(
     run: Watched, pre: bool, right: bool
 ) -> None:
     becomes(run, 0, "follower", "unattached")
     run.world.run(1_500_000)
-    run.trace(2, "grant", "unattached", detail={"pre": pre})
+    run.trace(2, "grant", "unattached", detail={**GRANT, "pre": pre})
     becomes(run, 4, "unattached", "prospective")
     assert stood_late(run) == ([] if right else ["F4"])
 

@@ -42,7 +42,7 @@ def run() -> Watched:
 
 
 def elect(run: Watched, number: int, *granting: int, epoch: int = 5, start: int = 3) -> None:
-    detail = {"granting": list(granting), "epoch_start": start}
+    detail = {"granting": list(granting), "voters": [1, 2, 3], "epoch_start": start}
     run.trace(number, "elected", "leader", epoch=epoch, detail=detail)
 
 
@@ -128,6 +128,9 @@ def test_i26_adding_directory_ids_changes_no_voter(run: Watched) -> None:
 def vote(run: Watched, voter: int, candidate: int) -> None:
     """``voter`` grants its vote of epoch 5, durably."""
     run.disk(voter, WriteQuorumState(5, -1, candidate, bytes([candidate]) * 16, ()))
+    detail = {"epoch": 5, "candidate": candidate, "pre": False, "last_epoch": 0, "last_offset": 0}
+    theirs = {"candidate_last_epoch": 9, "candidate_last_offset": 9}
+    run.tell(voter, "grant", {**detail, **theirs}, epoch=5)
     request = VoteRequest(
         None, voter, 5, candidate, bytes([candidate]) * 16, bytes(16), 9, 9, False
     )
@@ -268,7 +271,7 @@ def test_i18_in_which_portions_a_leader_counts_is_its_own_affair(
     fetches(run, 0.05, 2)  # May have diverged, and not have counted.
     fetches(run, 1.6, 3)
     run.world.run(int(until_s * 1_000_000))
-    run.trace(1, "append", "leader")
+    run.trace(1, "api", "leader")
     assert run.found == ([] if right else ["I18"])
 
 
@@ -278,7 +281,7 @@ def test_i18_one_of_four_is_no_majority(run: Watched) -> None:
     fetches(run, 0.0, 4)
     for second in range(1, 12):
         fetches(run, second, 3)
-    run.trace(1, "append", "leader")
+    run.trace(1, "api", "leader")
     assert run.found == ["I18"]
 
 

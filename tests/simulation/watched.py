@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
+from kraftwreck.checkers.kraft.quorum_model.model import NONCONFORMANT
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import (
     AppendLog,
     AppendSnapshot,
     FinishSnapshot,
     FlushLog,
+    InstallSnapshot,
+    TruncateLog,
 )
 from kraftwreck.nodes.consensus.recovered import Recovered
 from kraftwreck.nodes.log.snapshots import footer_batch, header_batch
 from kraftwreck.simulation.disk import Disk
-from kraftwreck.simulation.disk_index import Durable
+from kraftwreck.simulation.disk_index import Durable, batch_epoch, batch_range
 from kraftwreck.simulation.host import Core, Host
 from kraftwreck.systems.kraft.simulated.binding import disk_of, kraft_world
 from kraftwreck.systems.kraft.simulated.invariants import Invariants
@@ -37,19 +41,78 @@ class Watched:
         for host in self.world.hosts:
             host.disk = Disk(bytes([host.id]) * 16, segment_bytes=1)
         self.watch = Invariants(self.world)
+        self._lives: dict[int, tuple[int, int]] = {}
+        """By host: its incarnation, and the number of its last event."""
+        self._wiped: dict[int, int] = {}
+        """The incarnation of hosts whose disk was replaced since."""
+        self.world.on_wipe.append(self._on_wipe)
 
     def _none(self, host: Host, recovered: Recovered, now: int, wall_ms: int) -> Core:
         raise AssertionError("nothing runs here")
+
+    def _on_wipe(self, host: Host) -> None:
+        self._wiped[host.id] = self._lives.pop(host.id, (0, 0))[0]
 
     def host(self, number: int) -> Host:
         return self.world.host(f"n{number}")
 
     def disk(self, number: int, *effects: Durable) -> None:
         host = self.host(number)
+        self._begin(number)
         for effect in effects:
             for told in self.world.on_disk:
                 told(host, effect)
+            before = disk_of(host).end_offset
             host.disk.note(effect)
+            if isinstance(effect, AppendLog):
+                base, end = batch_range(effect.batch)
+                detail = {"base": base, "last": end - 1, "epoch": batch_epoch(effect.batch)}
+                crc = zlib.crc32(effect.batch)
+                self.tell(number, "append", {**detail, "crc": crc, "by": "follower"})
+            elif isinstance(effect, TruncateLog):
+                self.tell(number, "truncate", {"from": before, "to": effect.end_offset})
+            elif isinstance(effect, InstallSnapshot):
+                self.tell(number, "install", {"end": effect.end_offset, "epoch": effect.epoch})
+
+    def _begin(self, number: int) -> None:
+        """Start the host's first process with its disk, as far as the model of the quorum knows."""
+        if number not in self._lives:
+            self._lives[number] = self._wiped.get(number, 0), 0
+            directory = self.host(number).disk.directory.hex()
+            self.tell(number, "start", {"directory": directory}, epoch=0)
+
+    def tell(
+        self, number: int, kind: str, detail: dict[str, Any], epoch: int = -1, state: str = ""
+    ) -> None:
+        """Report an event that only the model of the quorum hears."""
+        last = self.host(number).last_trace
+        event = self._event(number, kind, detail, state or "follower", epoch=epoch, hw=-1)
+        if epoch < 0:
+            event.epoch = 1 if last is None else last.epoch
+        self.watch.quorum.take(event)
+
+    def _event(
+        self, number: int, kind: str, detail: dict[str, Any], state: str, *, epoch: int, hw: int
+    ) -> TraceEvent:
+        life, seq = self._lives[number]
+        life, seq = (life + 1, 0) if kind == "start" else (life, seq + 1)
+        self._lives[number] = life, seq
+        disk = disk_of(self.host(number))
+        return TraceEvent(
+            node=f"n{number}",
+            incarnation=life,
+            seq=seq,
+            mono=0,
+            wall=0,
+            kind=kind,
+            state=state,
+            epoch=epoch,
+            leader={"leader": number, "candidate": -1}.get(state, 1),
+            voted=-1,
+            leo=max(disk.end_offset, hw),
+            hw=hw,
+            detail=detail,
+        )
 
     def trace(
         self,
@@ -61,22 +124,11 @@ class Watched:
         hw: int = -1,
         detail: dict[str, Any] | None = None,
     ) -> None:
+        self._begin(number)
         host = self.host(number)
-        event = TraceEvent(
-            node=host.name,
-            incarnation=1,
-            seq=0,
-            mono=0,
-            wall=0,
-            kind=kind,
-            state=state,
-            epoch=epoch,
-            leader=1,
-            voted=-1,
-            leo=max(disk_of(host).end_offset, hw),
-            hw=hw,
-            detail=detail or {},
-        )
+        if state == "leader" != self.watch.quorum.tracks[host.name].state:
+            self.tell(number, "state", {}, epoch, "candidate")
+        event = self._event(number, kind, detail or {}, state, epoch=epoch, hw=hw)
         host.last_trace = event
         for told in self.world.on_trace:
             told(host, event)
@@ -108,4 +160,6 @@ class Watched:
 
     @property
     def found(self) -> list[str]:
-        return [failure.type for failure in self.watch.failures.items]
+        """The rules that were broken; scripted events are no whole transitions."""
+        types = [failure.type for failure in self.watch.failures.items]
+        return [each for each in types if each != NONCONFORMANT]

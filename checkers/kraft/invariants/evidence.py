@@ -140,4 +140,4 @@ class Evidence:
     @cached_property
     def high_watermark(self) -> int:
         """The highest high watermark that any node reported, -1 if none did."""
-        return max((hw for hw, _ in self.trace.chain.high_watermarks.values()), default=-1)
+        return self.trace.high_watermark

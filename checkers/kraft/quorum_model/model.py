@@ -77,7 +77,7 @@ class QuorumModel(Quorum):
 
     def finish(self) -> None:
         """Judge what needs the whole."""
-        self.count = sum(self.kinds.values())
+        self.count, self.over = sum(self.kinds.values()), True
         for election in self.chain.elections:
             if not election.lacks:
                 self._judge_election(election, votes=not self._ordered)

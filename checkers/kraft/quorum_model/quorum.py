@@ -67,7 +67,14 @@ class Quorum:
         """(leader, voter, disk, whether it is to be added) of requests, None if unknown."""
         self.committing = (-1, -1, -1)
         """(base, epoch, last) of the batch whose holders are judged."""
+        self.over = False
+        """Whether all events were taken in."""
         self._durable = durable
+
+    @property
+    def high_watermark(self) -> int:
+        """The highest high watermark that any node reported, -1 if none did."""
+        return max((hw for hw, _ in self.chain.high_watermarks.values()), default=-1)
 
     def holders(self, voters: Mapping[int, str]) -> int:
         """Return how many of the ``voters`` (all nodes if there are none) hold the batch that is

@@ -316,6 +316,11 @@ def snapshot_is_below_the_high_watermark(
 def snapshot_is_named_by_a_commit(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     end, epoch = event.detail["end"], event.detail["epoch"]
     found = quorum.chain.epoch_before(end)
+    if found is None and quorum.over and end > quorum.high_watermark >= 0 and not quorum.gaps:
+        return (
+            f"{replica.name} has the snapshot ({end}, {epoch}) ({event.kind}) above every high "
+            f"watermark, the highest being {quorum.high_watermark}."
+        )
     if found is None or found == epoch:
         return None
     held = f"a batch of epoch {found} ends" if found >= 0 else "no batch ends"

@@ -1,9 +1,9 @@
-"""Quorum invariants that are watched while the world runs, one event at a time.
+"""The rules that need the world itself, and the model of the quorum fed live.
 
-The simulator sees more than a real harness: every message with the disk of its sender at
-that moment. So it checks the invariants that need both at the instant they break.
-``checkers`` judges the finished run by the evidence that a real cluster leaves too. The ids are
-those of the KRaft invariants (I1 election safety, I2 one vote, …, see docs/simulator.md).
+The simulator sees more than a real harness: every message with the disk of its sender at that
+moment. Rules over traces are those of :mod:`checkers.kraft.quorum_model`, which also judges
+recorded runs; rules here need messages, disks or exact times. The ids are those of the KRaft
+invariants (I1 election safety, I2 one vote, …, see docs/simulator.md).
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
+from kraftwreck.checkers.kraft.quorum_model.rules import vote_is_kept
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import ResponseReceived, Send
 from kraftwreck.nodes.consensus.kraft.messages import (
+    AddRaftVoterRequest,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
+    RemoveRaftVoterRequest,
     Request,
     UpdateRaftVoterRequest,
     VoteRequest,
@@ -29,8 +33,8 @@ from kraftwreck.simulation.network import Rpc
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.answer_watch import AnswerWatch
 from kraftwreck.systems.kraft.simulated.binding import disk_of
+from kraftwreck.systems.kraft.simulated.durable_logs import DurableLogs
 from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
-from kraftwreck.systems.kraft.simulated.logs import LogWatch
 from kraftwreck.systems.kraft.simulated.record_answers import RecordAnswers
 from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch
 from kraftwreck.systems.kraft.simulated.request_watch import RequestWatch
@@ -39,11 +43,7 @@ from kraftwreck.systems.kraft.simulated.snapshot_watch import SnapshotWatch
 from kraftwreck.systems.kraft.simulated.storm_watch import StormWatch
 from kraftwreck.systems.kraft.simulated.voter_watch import VoterWatch
 
-REFUSALS = ("contradiction", "defect")
-"""Traces of messages that a node refused: nodes of one release never give cause for that."""
 SLACK = 400_000
-"""Traces of refused messages: nodes of one release never send such messages."""
-
 """Microseconds beyond its check-quorum time after which a deposed leader must have resigned."""
 
 
@@ -72,9 +72,15 @@ class Invariants:
     ) -> None:
         self.failures = Failures()
         configured = [host.id for host in world.hosts] if voters is None else list(voters)
-        self.voters = VoterWatch(world, self.failures, configured)
-        self.logs = LogWatch(world, self.failures, self.voters)
-        self.snapshots = SnapshotWatch(world, self.failures, self.logs)
+        self.quorum = QuorumModel(
+            [host.name for host in world.hosts],
+            ordered=True,
+            report=lambda kind, text, events: self._fail(kind, text, *events),
+            durable=DurableLogs(world).holders,
+        )
+        self.quorum.voter_requests = self._asked_changes = set[tuple[str, int, str, bool]]()
+        self.voters = VoterWatch(self.quorum, configured)
+        self.snapshots = SnapshotWatch(world, self.failures)
         self.storms = StormWatch(world, self.failures)
         self.elections = ElectionWatch(world, self.failures, self.voters)
         self.requests = RequestWatch(world, self.failures, self.voters)
@@ -85,12 +91,7 @@ class Invariants:
             RecordAnswers(world, self.failures, self.records)
         self._world = world
         self._check_quorum = fetch_timeout_ms * 1500
-        self._leaders: dict[int, TraceEvent] = {}
-        self._votes: dict[tuple[str, bytes, int], TraceEvent] = {}
-        self._granted: set[tuple[str, bytes, int, int]] = set()
-        self._last: dict[str, TraceEvent] = {}
-        self._high: dict[str, int] = {}
-        self._starts: dict[tuple[str, int], int] = {}
+        self._granted: dict[tuple[int, bytes, int], tuple[int, bytes]] = {}
         self._fetches: dict[int, int] = {}
         self._fetched: dict[int, int] = {}  # The last time, by the node's own clock.
         self._asked: dict[int, int] = {}
@@ -100,7 +101,6 @@ class Invariants:
         world.on_trace.append(self._on_trace)
         world.on_request.append(self._on_request)
         world.on_response.append(self._on_response)
-        world.on_wipe.append(self._on_wipe)
         world.on_recovery.append(self._on_recovery)
         world.wires.on_reply.append(self._on_reply)
         world.wires.on_send.append(self._on_send)
@@ -113,16 +113,9 @@ class Invariants:
         for text in findings:
             self._fail("F1", f"{host.name} started from a disk that lost or changed data: {text}")
 
-    def _on_wipe(self, host: Host) -> None:
-        """Treat a host with an empty disk as another replica: it has promised nothing."""
-        self._last.pop(host.name, None)
-        self._high.pop(host.name, None)
-        self.voters.wiped(host)
-
     def finish(self) -> None:
         """Judge the rules that must wait until the run is over and the cluster has recovered."""
-        self.logs.finish()
-        self.snapshots.finish()
+        self.quorum.finish()
         self.answers.finish()
         self.elections.finish()
         self.requests.finish()
@@ -131,90 +124,26 @@ class Invariants:
     # --- traces -----------------------------------------------------------------------
 
     def _on_trace(self, host: Host, event: TraceEvent) -> None:
-        last = self._last.get(event.node)
-        self._last[event.node] = event
         kind = event.kind
-        if kind == "fatal":
-            self._fail("I29", f"{event.node} died: {event.detail.get('reason')}", event)
-            return
-        if kind in REFUSALS:
-            reason = f"{event.node} refused {event.detail.get('in')}: {event.detail.get('reason')}"
-            self._fail("I29", reason, event)
-        if last is not None and event.epoch < last.epoch:
-            self._fail(
-                "I6",
-                f"the epoch of {event.node} went back from {last.epoch} to {event.epoch}",
-                last,
-                event,
-            )
+        self.quorum.take(event)
         if kind in ("state", "start"):
             self._fetches[host.id] = 0
             if kind == "start":
                 self._asked.pop(host.id, None)
+                self.snapshots.restarted(host)
             self._older[host.id] = self._asked.get(host.id, -1)
-        if kind == "start":
-            self._high[event.node] = -1
-            self.logs.restarted(host)
-            self.snapshots.restarted(host)
-            if event.state == "leader":
-                self._fail("I15", f"{event.node} started as leader of {event.epoch}", event)
-        if event.voted >= 0:
-            self._check_vote(host, event)
+        elif kind == "snapshot":
+            self.snapshots.made(host, event)
+        elif kind == "voters" and host.id in self._quorums:
+            self._quorums[host.id].since = self._world.now
         if event.state == "leader":
             self._check_leader(host, event)
-        elif event.state == "prospective" and last is not None and event.epoch != last.epoch:
-            self._fail(
-                "I16", f"{event.node} raised its epoch only to request pre-votes", last, event
-            )
-        if event.hw >= 0:
-            self._check_high_watermark(event)
-        if kind == "hw":
-            self.logs.advanced(host, event)
-        elif kind == "elected":
-            self._check_elected(host, event)
-        elif kind == "claim":
-            self._check_claim(event)
-        elif kind in ("snapshot", "install", "load", "image"):
-            self.snapshots.told(host, event, self._high.get(event.node, -1))
-        elif kind == "voters":
-            self.voters.changed(event, self._starts.get((event.node, event.epoch)))
-            if host.id in self._quorums:
-                self._quorums[host.id].since = self._world.now
-        elif kind == "commit" and event.detail.get("last", -1) >= event.hw:
-            self._fail("I25", f"{event.node} applied records at or above its high watermark", event)
-
-    def _check_vote(self, host: Host, event: TraceEvent) -> None:
-        key = (event.node, host.disk.directory, event.epoch)
-        before = self._votes.setdefault(key, event)
-        if before.voted != event.voted:
-            self._fail(
-                "I2",
-                f"{event.node} voted for {before.voted} and for {event.voted} in epoch"
-                f" {event.epoch}",
-                before,
-                event,
-            )
 
     def _check_leader(self, host: Host, event: TraceEvent) -> None:
-        before = self._leaders.setdefault(event.epoch, event)
-        if before.node != event.node:
-            self._fail(
-                "I1",
-                f"{before.node} and {event.node} both led epoch {event.epoch}",
-                before,
-                event,
-            )
+        """I18: a leader that no majority fetches from resigns."""
         quorum = self._quorums.get(host.id)
         if quorum is None or quorum.epoch != event.epoch:
             quorum = self._quorums[host.id] = _Quorum(event.epoch, self._world.now)
-        start = self._starts.get((event.node, event.epoch))
-        if start is not None and 0 <= event.hw <= start:
-            self._fail(
-                "I12",
-                f"{event.node} exposed high watermark {event.hw} in epoch {event.epoch}, which"
-                f" started at offset {start}",
-                event,
-            )
         now, settled = self._world.now, quorum.since + SLACK
         if (
             now - settled > 0
@@ -229,45 +158,6 @@ class Invariants:
                 event,
             )
 
-    def _check_high_watermark(self, event: TraceEvent) -> None:
-        if event.hw > event.leo:
-            self._fail(
-                "I14",
-                f"{event.node} has high watermark {event.hw} beyond its log end {event.leo}",
-                event,
-            )
-        high = self._high.get(event.node, -1)
-        if event.hw > high:
-            self._high[event.node] = event.hw
-        elif event.hw < high:
-            self._fail(
-                "I13",
-                f"the high watermark of {event.node} went back from {high} to {event.hw}",
-                event,
-            )
-
-    def _check_elected(self, host: Host, event: TraceEvent) -> None:
-        start = event.detail.get("epoch_start")
-        if isinstance(start, int):
-            self._starts[(event.node, event.epoch)] = start
-        granting = event.detail.get("granting")
-        if isinstance(granting, list):
-            self.voters.elected(host, event, granting)
-        self.logs.elected(host, event)
-
-    def _check_claim(self, event: TraceEvent) -> None:
-        """I25: a controller becomes active only once the start of the epoch is applied."""
-        start = self._starts.get((event.node, event.epoch))
-        if event.state != "leader":
-            self._fail("I25", f"the controller of {event.node} claimed as {event.state}", event)
-        elif start is None or event.hw <= start:
-            self._fail(
-                "I25",
-                f"the controller of {event.node} claimed epoch {event.epoch}, which starts at"
-                f" {start}, when only offsets below {event.hw} were committed",
-                event,
-            )
-
     # --- messages ---------------------------------------------------------------------
 
     def _on_request(self, host: Host, message: Request) -> None:
@@ -275,6 +165,10 @@ class Invariants:
         if kind is FetchSnapshotRequest:
             assert isinstance(message, FetchSnapshotRequest)
             self.snapshots.asked(host, message)
+        elif kind is AddRaftVoterRequest or kind is RemoveRaftVoterRequest:
+            assert isinstance(message, AddRaftVoterRequest | RemoveRaftVoterRequest)
+            adds = kind is AddRaftVoterRequest
+            self._asked_changes.add((host.name, message.voter_id, message.directory.hex(), adds))
         quorum = self._quorums.get(host.id)
         if quorum is None:
             return  # It never led.
@@ -353,27 +247,28 @@ class Invariants:
         if request.pre_vote:
             self._check_pre_vote(host, request)
             return
-        epoch, candidate = request.epoch, request.candidate_id
-        self.voters.granted(host, request)
-        saved = disk_of(host).quorum_state
-        if saved is None or (saved.epoch, saved.voted_id) != (epoch, candidate):
-            newer = saved is not None and (
-                saved.epoch > epoch or (saved.epoch == epoch and saved.leader_id >= 0)
-            )
-            if not newer:
-                self._fail(
-                    "I3",
-                    f"{host.name} granted its vote of epoch {epoch} to {candidate} but its disk"
-                    f" does not have it",
-                )
-        own = self.logs.end(host)
-        vote = (host.name, host.disk.directory, epoch, candidate)
-        if vote in self._granted:
-            return  # A repeated request gets the same vote again.
-        self._granted.add(vote)
-        if (request.last_epoch, request.last_offset) < own:
+        self._check_vote(host, request)
+
+    def _check_vote(self, host: Host, request: VoteRequest) -> None:
+        """I2 and I3 by the granted vote: one for each epoch and disk, which is written by then."""
+        epoch, candidate = request.epoch, (request.candidate_id, request.candidate_directory)
+        self.quorum.ballots[host.id, epoch, candidate[0]] = candidate[1].hex()
+        before = self._granted.setdefault((host.id, host.disk.directory, epoch), candidate)
+        if before != candidate:
             self._fail(
-                "I4",
-                f"{host.name}, whose log ends at (epoch, offset) {own}, voted for {candidate},"
-                f" whose log ends at {(request.last_epoch, request.last_offset)}",
+                "I2",
+                f"{host.name} granted its vote of epoch {epoch} to {before[0]} and {candidate[0]}",
+            )
+        saved = disk_of(host).quorum_state
+        if saved is None or (
+            saved.epoch <= epoch
+            and not (
+                saved.epoch == epoch
+                and vote_is_kept(host.id, candidate[0], saved.voted_id, saved.leader_id)
+            )
+        ):
+            self._fail(
+                "I3",
+                f"{host.name} granted its vote of epoch {epoch} to {candidate[0]} but its disk does"
+                " not have it",
             )

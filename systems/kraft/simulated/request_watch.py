@@ -238,25 +238,27 @@ class RequestWatch:
     def _judge_wish(self, host: Host, message: object) -> None:
         """F7; the leader may still refuse a request that rests on an older set of voters."""
         known = self._voters.of(host.name).get(host.id)
-        own = host.disk.directory
+        own = host.disk.directory.hex()
         knobs = self._world.knobs
         joins = isinstance(knobs, Knobs) and knobs.auto_join
-        if isinstance(message, AddRaftVoterRequest):
-            right = joins and known is None and message.directory == own
-        elif isinstance(message, RemoveRaftVoterRequest):
-            right = joins and message.directory == known != own
-        elif isinstance(message, UpdateRaftVoterRequest):
-            right = known is not None and message.directory == own
-        else:
+        if not isinstance(
+            message, AddRaftVoterRequest | RemoveRaftVoterRequest | UpdateRaftVoterRequest
+        ):
             return
+        directory = message.directory.hex()
+        if isinstance(message, AddRaftVoterRequest):
+            right = joins and known is None and directory == own
+        elif isinstance(message, RemoveRaftVoterRequest):
+            right = joins and directory == known != own
+        else:
+            right = known is not None and directory == own
         if not right or message.voter_id != host.id:
             what = type(message).__name__.removesuffix("Request")
             self._failures.add(
                 "F7",
                 self._world.now,
                 f"{host.name} requests {what} of {message.voter_id} with disk"
-                f" {message.directory.hex()}; its own is {own.hex()}, that of the voter"
-                f" {'none' if known is None else known.hex()}, and it is"
+                f" {directory}; its own is {own}, that of the voter {known or 'none'}, and it is"
                 f" {'' if joins else 'not '}set to join by itself",
             )
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence, Set
 from functools import partial
 from typing import Any
 
+from kraftwreck.checkers.kraft.recorded.trace import QUORUM
 from kraftwreck.harness.generator import Planned
 from kraftwreck.harness.options import RunOptions
 from kraftwreck.harness.simulated.description import describe
@@ -118,6 +119,7 @@ def simulate(
         knobs=knobs,
         test=test,
         capture=capture,
+        derived={QUORUM: watch.quorum},
     )
 
 
@@ -212,7 +214,7 @@ def _boot(world: World, name: str) -> None:
 
 def _recover(world: World, watch: Invariants) -> None:
     """Let the healed cluster elect a leader and catch up; otherwise report a failure (L1)."""
-    goal = watch.logs.end_of_committed
+    goal = max(watch.quorum.high_watermark, 0)
     deadline = world.now + RECOVERY_LIMIT
     last = world.now + CATCH_UP_LIMIT
     behind = (-1, -1)

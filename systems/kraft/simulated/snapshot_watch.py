@@ -1,9 +1,8 @@
-"""Watches snapshots: their names, their contents, and the logs beside them.
+"""Watches the files of snapshots, and the logs beside them.
 
-I19: one name is one state on all nodes. A fetched snapshot was made by some node, and is fetched
-piece by piece from one leader of one epoch. I20: a name is the end of a committed batch and its
-epoch, and the file is whole. I21: a log that does not begin at 0 begins at or below the end of a
-snapshot. I22: a leader loads none.
+I19: a fetched snapshot was made by some node, and is fetched piece by piece from one leader of one
+epoch. I20: the file is whole. I21: a log that does not begin at 0 begins at or below the end of a
+snapshot.
 """
 
 from __future__ import annotations
@@ -20,22 +19,17 @@ from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.binding import disk_of
-from kraftwreck.systems.kraft.simulated.logs import LogWatch
 
 
 class SnapshotWatch:
-    """Compares all snapshots and images of the world with each other and with the log."""
+    """Compares the snapshots on all disks with each other and with the logs."""
 
-    def __init__(self, world: World, failures: Failures, logs: LogWatch) -> None:
+    def __init__(self, world: World, failures: Failures) -> None:
         self._world = world
         self._failures = failures
-        self._logs = logs
         self._contents: dict[SnapshotId, set[bytes]] = {}
         self._new: dict[int, tuple[SnapshotId, bytes]] = {}
-        self._states: dict[tuple[str, int, int], tuple[str, str]] = {}
-        self._loaded: dict[str, int] = {}  # Processes that have loaded a snapshot.
         self._begun: set[tuple[int, int, bytes, int, SnapshotId]] = set()  # Downloads.
-        self._early: list[tuple[TraceEvent, SnapshotId]] = []  # Of logs that are ahead.
         world.on_disk.append(self._on_disk)
         world.on_wipe.append(self._wiped)
 
@@ -126,75 +120,12 @@ class SnapshotWatch:
                 f" latest snapshot is {latest}",
             )
 
-    def told(self, host: Host, event: TraceEvent, high: int) -> None:
-        """Judge a report of a snapshot (made, installed or loaded) or of an image.
-
-        ``high`` is the highest high watermark its process has known: a leader knows none at first.
-        """
-        detail = event.detail
-        kind = event.kind
-        if kind == "image":
-            self._check_state(event, kind, detail["offset"], detail["epoch"])
-            return
-        name = detail["end"], detail["epoch"]
-        if kind == "snapshot":
-            self._settle(host)
-            self._check_made(host, event, name, high)
-            self._check_state(event, kind, *name)
-        elif kind == "load" and self._loaded.get(event.node) != event.incarnation:
-            # A process begins with what is on its disk; a single voter leads at once.
-            self._loaded[event.node] = event.incarnation
-        elif event.state == "leader":
-            self._fail(
-                "I22",
-                f"{event.node} leads epoch {event.epoch} and took snapshot {name} ({kind})",
-                event,
-            )
-
-    def _check_made(self, host: Host, event: TraceEvent, name: SnapshotId, high: int) -> None:
-        end = name[0]
+    def made(self, host: Host, event: TraceEvent) -> None:
+        """Judge a report of a snapshot that the node made."""
+        name = event.detail["end"], event.detail["epoch"]
+        self._settle(host)
         if name not in disk_of(host).snapshots:
             self._fail("I20", f"{event.node} reported the missing snapshot {name}", event)
-        if end > high:
-            self._fail(
-                "I20",
-                f"{event.node} made snapshot {name} above its high watermark {high}",
-                event,
-            )
-        elif self._logs.is_ahead(host):
-            self._early.append((event, name))
-        else:
-            self._check_name(event, name)
-
-    def _check_name(self, event: TraceEvent, name: SnapshotId) -> None:
-        end, epoch = name
-        if self._logs.epoch_before(end) != epoch:
-            self._fail(
-                "I20",
-                f"{event.node} made snapshot {name}; the committed log has epoch"
-                f" {self._logs.epoch_before(end)} (None: no end of a batch) before {end}",
-                event,
-            )
-
-    def finish(self) -> None:
-        """Judge what had to wait until the run is over and all commits are known."""
-        for event, name in self._early:
-            self._check_name(event, name)
-
-    def _check_state(self, event: TraceEvent, kind: str, offset: int, epoch: int) -> None:
-        """I19, I23: all nodes that applied up to one offset have one state."""
-        digest = event.detail.get("digest")
-        if digest is None:
-            return
-        key = kind, offset, epoch
-        before, node = self._states.setdefault(key, (digest, event.node))
-        if before != digest:
-            self._fail(
-                "I19" if kind == "snapshot" else "I23",
-                f"{event.node} and {node} hold different states at offset {offset} of epoch"
-                f" {epoch} ({kind})",
-                event,
-            )
 
     def _fail(self, kind: str, explanation: str, *events: TraceEvent) -> None:
         self._failures.add(kind, self._world.now, explanation, *events)
