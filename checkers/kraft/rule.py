@@ -20,7 +20,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 @dataclass(slots=True)
 class Rule:
     """``evidence`` has the tags of docs/invariants.md. ``live`` is True if the simulator judges the
-    rule during the run, too. ``steps`` are what its functions over steps are called on."""
+    rule during the run, too; ``simulated`` if nothing else can. ``steps`` are what its functions
+    over steps are called on, ``checks`` its functions over a whole run."""
 
     id: str
     name: str = ""
@@ -28,6 +29,7 @@ class Rule:
     evidence: str = ""
     live: bool = False
     steps: tuple[str, ...] = ()
+    simulated: bool = False
     checks: list[Callable[..., None]] = field(default_factory=list)
 
 
@@ -49,21 +51,34 @@ def rule(
     *,
     on: tuple[str, ...] = (),
     live: bool = False,
+    simulated: bool = False,
 ) -> Callable[[Function], Function]:
     """Mark a function that judges the rule ``id``."""
     known = RULES.setdefault(id, Rule(id))
     if name:
         assert not known.name, f"{id} is named twice"
         known.name, known.statement, known.evidence = name, statement, evidence
-    known.live |= live or bool(on)
+    known.live |= live or simulated or bool(on)
+    known.simulated |= simulated
     known.steps += on
 
     def mark(function: Function) -> Function:
         for each in on:
             STEPS.setdefault(each, []).append((id, function))
-        if not on:
+        if not on and not simulated:
             known.checks.append(function)
             GROUPS.setdefault(function, []).append(id)
+        return function
+
+    return mark
+
+
+def judges(*ids: str) -> Callable[[Function], Function]:
+    """Mark a function over a whole run that is a further one of the rules ``ids``."""
+
+    def mark(function: Function) -> Function:
+        for id in ids:
+            rule(id)(function)
         return function
 
     return mark

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kraftwreck.checkers.kraft.invariants.table import TABLE
-from kraftwreck.checkers.kraft.invariants.table_controller import LIVENESS
+from kraftwreck.checkers.kraft.invariants.table import TABLE, section
 from kraftwreck.checkers.kraft.recorded.capture import asker_of
 from kraftwreck.systems.kraft.simulated.messages import facts
 from kraftwreck.systems.shown import Fields, Shown
@@ -41,7 +40,7 @@ def _answered(api: str, answer: Fields, records: Sequence[int] | None) -> str:
 
 SHOWN: Final = Shown(
     rules={each.id: f"It breaks the invariant {each.name}: {each.statement}" for each in TABLE},
-    liveness=frozenset(each.id for each in LIVENESS),
+    liveness=frozenset(each.id for each in TABLE if section(each) == "liveness"),
     facts=facts,
     asker=asker_of,
     asked=_asked,

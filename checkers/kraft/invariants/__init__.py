@@ -11,9 +11,10 @@ the invariants of Kafka's RaftEventSimulationTest and of Vanlightly's TLA+ speci
 from __future__ import annotations
 
 from kraftwreck.checkers.kraft.epochs import missing_traces
-from kraftwreck.checkers.kraft.invariants.evidence import Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.invariants.table import GROUPS, TABLE
+from kraftwreck.checkers.kraft.invariants.table import TABLE
+from kraftwreck.checkers.kraft.rule import GROUPS
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.checkers.registry import compares_nodes, repeats_others
 from kraftwreck.histories.verdict import CheckerResult
@@ -35,12 +36,16 @@ def check(run: RunData) -> CheckerResult:
         missing = "there is no trace: nothing was checked"
     if missing is not None:
         doubts.append(missing)
-    for group in GROUPS:
+    for rule in TABLE:
+        if rule.steps:
+            report.held(rule.id, evidence.trace.facts(rule.id))
+            if not evidence.trace.count:
+                report.unseen(rule.id, NO_TRACE)
+    for group, ids in GROUPS.items():
         try:
             group(evidence, report)
         except Exception as error:
             # An evaluation that fails must hide neither itself nor what the others found.
-            ids = [each.id for each in TABLE if group in each.checks]
             text = f"{type(error).__name__}: {error}"
             doubts.append(f"{', '.join(ids)} could not be judged ({text})")
             for invariant in ids:

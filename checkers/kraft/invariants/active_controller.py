@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraftwreck.checkers.kraft.invariants.evidence import NO_TRACE, Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.standing import LEADER, Standing
 from kraftwreck.checkers.kraft.limits import STEP_NS
+from kraftwreck.checkers.kraft.rule import judges
 from kraftwreck.nodes.protocol import errors
 
 _PARTS = {
@@ -29,6 +30,7 @@ _OF_NODES = frozenset(("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch", "F
 """The most frequent messages; controllers do not answer them."""
 
 
+@judges("C18")
 def check(evidence: Evidence, report: Report) -> None:
     """Judge NOT_CONTROLLER by the position of the node that sent it."""
     if not evidence.captured or evidence.trace.gaps or evidence.run.capture is None:
@@ -60,12 +62,6 @@ def check(evidence: Evidence, report: Report) -> None:
                 f"{(message.time - message.sent) / 1e9:.2f} s, although it was the active "
                 f"controller of epoch {stood[0].epoch} all the time.",
             )
-
-
-def check_failed(evidence: Evidence, report: Report) -> None:
-    """C24 was judged with the trace: count its facts."""
-    report.unseen("C24", "no operation failed" if evidence.trace.count else NO_TRACE)
-    report.held("C24", evidence.trace.failed_operations)
 
 
 def _refuses(api: str, answer: dict[str, Any]) -> bool:

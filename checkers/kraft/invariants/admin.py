@@ -11,12 +11,14 @@ from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.topic_rules import TopicRules
+from kraftwreck.checkers.kraft.rule import judges
 from kraftwreck.histories.operation import OK
 
 SETTING = "retention.ms"
 """The topic setting that holds the value of a register."""
 
 
+@judges("C9", "C10")
 def check(evidence: Evidence, report: Report) -> None:
     """Judge C9; the replay judges C10 by records."""
     controller = Controller.of(evidence)

@@ -20,6 +20,7 @@ from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, E
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.sessions import NOBODY, answered, session_ns
 from kraftwreck.checkers.kraft.limits import APPLIED_NS, DEPARTURE, REGISTERED, SHOWN
+from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.checkers.recorded.clocks import slowest
 from kraftwreck.checkers.suspicion import Limit
 from kraftwreck.histories.message import Message
@@ -37,6 +38,32 @@ Body = dict[str, Any]
 Codes = Callable[[State], "set[int] | None"]
 
 
+@rule(
+    "C15",
+    "ReplicaPlacement",
+    "New replicas are spread over brokers and racks, unfenced brokers first, and leaders rotate.",
+    "T1 T6",
+)
+@rule(
+    "C18",
+    "RefusalsAreTrue",
+    "A refusal gives a reason that held in some state between the request and its answer. A "
+    "request is done only where no such reason held.",
+    "T1 T6",
+)
+@rule(
+    "C19",
+    "DoneAsAsked",
+    "An acknowledged change is in the committed log exactly as requested.",
+    "T1 T6",
+)
+@rule(
+    "C20",
+    "ReadsAreCommitted",
+    "A read returns one committed state: one within its duration, or one that the node had "
+    "applied.",
+    "T1 T6",
+)
 def check(evidence: Evidence, report: Report) -> None:
     """Judge all captured answers."""
     if not evidence.captured:

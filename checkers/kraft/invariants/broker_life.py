@@ -20,6 +20,7 @@ from kraftwreck.checkers.kraft.limits import (
     SHUT_DOWN,
     UNFENCED,
 )
+from kraftwreck.checkers.kraft.rule import judges, rule
 from kraftwreck.checkers.recorded.clocks import running_since
 from kraftwreck.checkers.suspicion import Limit
 from kraftwreck.histories.trace import TraceEvent
@@ -28,6 +29,14 @@ _MS = 1_000_000
 RECOVERY, RUNNING, STOPPED = "recovery", "running", "stopped"
 
 
+@rule(
+    "C23",
+    "BrokerLifeAsTold",
+    "A broker recovers once it has applied its registration, serves once it is unfenced, and ends"
+    " its shutdown once it is fenced.",
+    "T4 T6",
+)
+@judges("I24")
 def check(evidence: Evidence, report: Report) -> None:
     """Judge C23, and I24 for brokers with traces."""
     report.unseen("C23", "no broker in this run" if evidence.trace.count else NO_TRACE)

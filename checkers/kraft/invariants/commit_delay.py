@@ -16,6 +16,7 @@ from typing import Any
 from kraftwreck.checkers.kraft.invariants.evidence import NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import CALM_NS, NEWS
+from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.checkers.suspicion import in_virtual_time
 from kraftwreck.histories.message import Message
 from kraftwreck.histories.trace import TraceEvent
@@ -29,6 +30,13 @@ _LINGERING = frozenset(("partition", "network", "disk"))
 NOT_SIMULATED = "only the simulator knows how slow links and disks are"
 
 
+@rule(
+    "L9",
+    "CommitIsHeard",
+    "In quiet times, followers that fetch no snapshot learn of most commits, and of a new leader,"
+    " within some round trips.",
+    "T4",
+)
 def check(evidence: Evidence, report: Report) -> None:
     """Judge L9."""
     if not evidence.trace.count:

@@ -13,6 +13,7 @@ from kraftwreck.checkers.kraft.recorded.committed_log import Segment
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
 from kraftwreck.checkers.kraft.recorded.metadata_model import Fields, MetadataModel
 from kraftwreck.checkers.kraft.recorded.replay import Replay, Step, replay
+from kraftwreck.checkers.kraft.rule import rule
 
 BY_RECORDS = ("C1", "C2", "C3", "C4", "C5", "C6", "C7", "C9", "C10", "C11", "C14")
 """The ids that the replay judges, alone or together with captured messages."""
@@ -83,6 +84,93 @@ class Controller:
         return self.brokers.refused(offset, name, why) or self.topics.refused(offset, name, why)
 
 
+@rule(
+    "C1",
+    "BrokerEpochUnique",
+    "The broker epoch of a new incarnation is the offset of its registration and above all "
+    "earlier ones. The same incarnation keeps its epoch.",
+    "T6",
+)
+@rule(
+    "C2",
+    "BrokerEpochFencing",
+    "A request with a stale broker epoch is refused and leaves no record.",
+    "T1 T6",
+)
+@rule(
+    "C3",
+    "FencedNotInIsr",
+    "A broker that is fenced or shutting down leads no partition, is in no ISR except as its last"
+    " member, and joins none.",
+    "T6",
+)
+@rule(
+    "C4",
+    "LeaderInIsr",
+    "A partition's leader is active and in the ISR, the ISR is a subset of the replicas, and only"
+    " a partition without a possible leader has none.",
+    "T6",
+)
+@rule(
+    "C5",
+    "LeaderEpochRule",
+    "Leader epochs increase with every election and every removed replica, and for no other "
+    "reason.",
+    "T6",
+)
+@rule(
+    "C6",
+    "UncleanOnlyIfAllowed",
+    "A leader from outside ISR and ELR needs permission, and marks the partition as recovering.",
+    "T6",
+)
+@rule(
+    "C7",
+    "ElrDisjoint",
+    "ISR and ELR are disjoint. The ELR contains only registered replicas, and an ISR of at least "
+    "min.insync.replicas, or a change of that setting, empties it. Replicas removed below "
+    "min.insync.replicas enter it. The last known leader is kept until a leader is elected.",
+    "T6",
+)
+@rule(
+    "C8",
+    "AlterPartitionCAS",
+    "An accepted ISR was proposed by the leader of exactly the state that it replaced.",
+    "T1 T6",
+)
+@rule(
+    "C9",
+    "AckedIsCommitted",
+    "Every acknowledged change is in the committed log (and in every later read: checker "
+    "committed).",
+    "T5 T6",
+)
+@rule(
+    "C10",
+    "AdminLinearizable",
+    "A live topic has one TopicRecord (and operations are linearizable: checkers committed and "
+    "linearizable).",
+    "T5 T6",
+)
+@rule(
+    "C11",
+    "IdUnique",
+    "No topic id and no producer id is given twice.",
+    "T1 T6",
+)
+@rule(
+    "C14",
+    "ReassignmentSane",
+    "Replicas come through adding and go through removing. A reassignment ends once the added "
+    "replicas are in sync, and also the remaining ones where more go than come.",
+    "T6",
+)
+@rule(
+    "C16",
+    "SessionFencing",
+    "A silent broker is fenced within its session timeout and some periods, also after a failover.",
+    "T1 T4 T6",
+)
 def check(evidence: Evidence, report: Report) -> None:
     """Report the results of the replay for C1 to C7, C10, C11 and C14."""
     controller = Controller.of(evidence)

@@ -11,9 +11,17 @@ from typing import Any
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.quorum_model.log_chain import START, BatchId, LogChain
+from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.message import Message
 
 
+@rule(
+    "I28",
+    "FetchValidity",
+    "A Fetch request states the end of the fetching log, and its response matches the leader's "
+    "log.",
+    "T1 T4 T7",
+)
 def check(evidence: Evidence, report: Report) -> None:
     """Judge I28 by all answers without error."""
     if not evidence.captured:

@@ -10,11 +10,18 @@ from kraftwreck.checkers.kraft.answers.image_digest import NoDigestError, digest
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.rule import rule
 
 DIGITS = 32
 """Length of a digest; a text of another length cannot be compared."""
 
 
+@rule(
+    "I30",
+    "ImageIsReplay",
+    "A node's reported image is the result of replaying the committed records.",
+    "T4 T6",
+)
 def check(evidence: Evidence, report: Report) -> None:
     """Judge I30 by every reported digest."""
     history = Controller.of(evidence).history

@@ -11,6 +11,7 @@ from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import CAPTURED_NS, CHECK_QUORUM, RESIGNATION, STEP_NS
 from kraftwreck.checkers.kraft.quorum_model.log_chain import Election
 from kraftwreck.checkers.kraft.recorded.disk_log import disk_logs
+from kraftwreck.checkers.kraft.rule import judges, rule
 from kraftwreck.histories.message import Message
 from kraftwreck.histories.trace import TraceEvent
 
@@ -18,14 +19,21 @@ _PROOF = ("Fetch", "FetchSnapshot", "UpdateRaftVoter")
 """Requests of voters that reset the leader's check-quorum timer."""
 
 
+@rule(
+    "I18",
+    "CheckQuorum",
+    "A leader without a majority of fetching voters, or with a successor, stops within 1.5 fetch "
+    "timeouts.",
+    "T1 T4",
+    live=True,
+)
+@judges("I1")
 def check(evidence: Evidence, report: Report) -> None:
-    """Judge I1, I15 and I18."""
+    """Judge I18, and what messages and disks add to I1."""
     trace = evidence.trace
     if not trace.count:
-        for invariant in ("I1", "I15", "I18"):
-            report.unseen(invariant, NO_TRACE)
+        report.unseen("I18", NO_TRACE)
     _one_leader(evidence, report)
-    report.held("I15", trace.kinds.get("start", 0) + len(trace.chain.elections))
     for stale in stale_leaders(evidence.run, trace, [])[0]:
         report.broken("I18", stale.explanation, stale.events, limit=RESIGNATION)
     if len(trace.chain.elections) > 1:

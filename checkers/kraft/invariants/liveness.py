@@ -22,6 +22,7 @@ from kraftwreck.checkers.kraft.limits import (
 )
 from kraftwreck.checkers.kraft.quorum_model.replica import Standing
 from kraftwreck.checkers.kraft.recovery import last_heal
+from kraftwreck.checkers.kraft.rule import rule
 
 _ALL = ("L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8")
 
@@ -37,6 +38,55 @@ class _Watch(NamedTuple):
         return self.until - self.healed >= RECOVERED_NS
 
 
+@rule(
+    "L1",
+    "LeaderFollowed",
+    "Within 30 s after the last fault all nodes follow one leader.",
+    "T4",
+    live=True,
+)
+@rule(
+    "L2",
+    "Commits",
+    "The leader's high watermark does not stay below its log end.",
+    "T4",
+)
+@rule(
+    "L3",
+    "BrokersCatchUp",
+    "Brokers reach the high watermark.",
+    "T4",
+)
+@rule(
+    "L4",
+    "NoEndlessCandidacy",
+    "No node stays prospective or candidate.",
+    "T4",
+)
+@rule(
+    "L5",
+    "OperationsEnd",
+    "Operations that begin after the last fault end.",
+    "T5",
+)
+@rule(
+    "L6",
+    "ReconfigurationEnds",
+    "A change of voters is eventually committed.",
+    "T4",
+)
+@rule(
+    "L7",
+    "LeaderStays",
+    "Without faults there are no more than three elections in ten seconds.",
+    "T4",
+)
+@rule(
+    "L8",
+    "NoBusyLoop",
+    "No node sends more than 20,000 requests a second to one peer.",
+    "T1",
+)
 def check(evidence: Evidence, report: Report) -> None:
     """Judge liveness."""
     run, trace = evidence.run, evidence.trace

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from kraftwreck.checkers.kraft.invariants.controller import Controller
-from kraftwreck.checkers.kraft.invariants.evidence import NO_TRACE, Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.rule import judges
 
 
+@judges("I26")
 def check(evidence: Evidence, report: Report) -> None:
-    """Judge the VotersRecords of the committed log; the trace pass has judged their timing."""
-    report.unseen("I26", "no voter was added or removed" if evidence.trace.count else NO_TRACE)
-    report.held("I26", evidence.trace.voter_changes)
+    """Judge the VotersRecords of the committed log; the trace has shown their timing."""
+    report.unseen("I26", "no voter was added or removed")
     before: dict[int, bytes] | None = None
     for offset, told in Controller.of(evidence).replay.voters:
         now = {voter["voter_id"]: bytes(voter["voter_directory_id"]) for voter in told}

@@ -18,6 +18,7 @@ from kraftwreck.checkers.kraft.invariants.refused_upgrades import (
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.standing import LEADER, Standing, Voters, told
 from kraftwreck.checkers.kraft.quorum_model.replica import NO_DIRECTORY
+from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.message import Message
 from kraftwreck.nodes.protocol import errors
 
@@ -28,6 +29,13 @@ _ANY_TIME = frozenset((errors.REQUEST_TIMED_OUT, errors.BROKER_NOT_AVAILABLE))
 """Refusals that do not depend on the voters."""
 
 
+@rule(
+    "C22",
+    "MembershipAnswered",
+    "Requests about the quorum are answered from the leader's voters and change only the named "
+    "voter. Valid kraft.version upgrades succeed.",
+    "T1 T4",
+)
 def check(evidence: Evidence, report: Report) -> None:
     """Judge C22."""
     report.unseen("C22", "no request changed or described the quorum")

@@ -13,6 +13,7 @@ from typing import Any
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.standing import FOLLOWER, LEADER, Position, Standing, told
+from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.message import Message
 from kraftwreck.nodes.protocol import errors
 
@@ -21,6 +22,12 @@ _OF_ANYBODY = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch")
 _MAY_VOTE = ("unattached", "prospective")
 
 
+@rule(
+    "I33",
+    "AnswersByPosition",
+    "A quorum response matches its sender's epoch, role, vote and log.",
+    "T1 T4",
+)
 def check(evidence: Evidence, report: Report) -> None:
     """Judge I33."""
     if not evidence.captured or not evidence.trace.count:

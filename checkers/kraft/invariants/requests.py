@@ -11,11 +11,13 @@ from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import STALE_EPOCH, STALE_NS
 from kraftwreck.checkers.kraft.quorum_model.log_chain import Committed
+from kraftwreck.checkers.kraft.rule import judges
 from kraftwreck.histories.message import Message
 
 _FENCED_APIS = ("BrokerHeartbeat", "AlterPartition", "AllocateProducerIds", "AssignReplicasToDirs")
 
 
+@judges("C2", "C8", "C11")
 def check(evidence: Evidence, report: Report) -> None:
     """Judge the answers to brokers."""
     if not evidence.captured:

@@ -13,12 +13,20 @@ from kraftwreck.checkers.kraft.deposed import timeout_ns
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import GIVEN_UP, RECENT
+from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.message import Message
 from kraftwreck.histories.trace import TraceEvent
 
 CHECK_QUORUM = "check-quorum"
 
 
+@rule(
+    "L10",
+    "LeaderGivesUpForCause",
+    "A leader resigns for lack of a majority only if no majority recently fetched records or a "
+    "snapshot from it.",
+    "T1 T4",
+)
 def check(evidence: Evidence, report: Report) -> None:
     """Judge L10."""
     report.unseen("L10", "no leader resigned for lack of fetches")

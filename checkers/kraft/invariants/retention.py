@@ -10,6 +10,7 @@ from __future__ import annotations
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import RETENTION, RETENTION_NS, SERVED
+from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.checkers.recorded.clocks import slowest
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.protocol import errors
@@ -19,6 +20,12 @@ TINY = 1
 """A retention in bytes that every log exceeds."""
 
 
+@rule(
+    "L11",
+    "SnapshotsKeptAsNeeded",
+    "Old snapshots are deleted by the retention rules, and never while a node fetches them.",
+    "T1 T4",
+)
 def check(evidence: Evidence, report: Report) -> None:
     """Judge L11."""
     report.unseen("L11", "no snapshot was fetched, and none had to be deleted")

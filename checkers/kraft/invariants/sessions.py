@@ -22,6 +22,7 @@ from kraftwreck.checkers.kraft.limits import (
     SESSION_SLACK_NS,
     SIMULATED_SESSION_SLACK_NS,
 )
+from kraftwreck.checkers.kraft.rule import judges
 from kraftwreck.checkers.recorded.clocks import slowest
 from kraftwreck.checkers.suspicion import in_virtual_time
 from kraftwreck.histories.message import Message
@@ -49,6 +50,7 @@ class _Reign(NamedTuple):
     event: TraceEvent
 
 
+@judges("C16")
 def check(evidence: Evidence, report: Report) -> None:
     """Judge C16."""
     if not evidence.captured:

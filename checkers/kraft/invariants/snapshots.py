@@ -11,6 +11,7 @@ from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.recorded.committed_log import Snapshot
 from kraftwreck.checkers.kraft.recorded.disk_log import disk_logs
 from kraftwreck.checkers.kraft.recorded.replay import Replay
+from kraftwreck.checkers.kraft.rule import judges, rule
 from kraftwreck.nodes.log.batch import BatchError
 from kraftwreck.nodes.log.snapshots import (
     SnapshotCorruptError,
@@ -21,6 +22,14 @@ from kraftwreck.nodes.log.snapshots import (
 from kraftwreck.nodes.protocol.codec import ProtocolError
 
 
+@rule(
+    "I21",
+    "SnapshotAtLogStart",
+    "A log that does not begin at 0 has a snapshot that reaches its first offset.",
+    "T2",
+    live=True,
+)
+@judges("I19", "I20", "I22")
 def check(evidence: Evidence, report: Report) -> None:
     """Judge the names and the contents of snapshot files."""
     if not evidence.run.images:
@@ -154,7 +163,6 @@ def _starts(evidence: Evidence, report: Report) -> None:
 def _fetched(evidence: Evidence, report: Report) -> None:
     """I22: a leader has all committed records, so it never needs a snapshot."""
     report.unseen("I22", "no node fetched or installed a snapshot")
-    report.held("I22", evidence.trace.kinds.get("install", 0))
     for message in evidence.of("FetchSnapshot"):
         if message.request is None:
             continue

@@ -4,20 +4,28 @@ TransactionAtomic, I29 NoIllegalState."""
 from __future__ import annotations
 
 from kraftwreck.checkers.kraft.invariants.controller import Controller
-from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, NO_TRACE, Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.rule import judges, rule
 
 
+@rule(
+    "I24",
+    "AppliedMonotonic",
+    "A broker's reported metadata offset is committed, applied, recent, and never decreases.",
+    "T1 T4",
+)
+@rule(
+    "C12",
+    "TransactionAtomic",
+    "Metadata transactions begin and end alternately, and no snapshot contains a part of one.",
+    "T2 T6",
+)
+@judges("I19", "I23", "I25", "I29")
 def check(evidence: Evidence, report: Report) -> None:
     """Judge what nodes applied, in which order, and the resulting states."""
-    trace = evidence.trace
-    for invariant in ("I23", "I25", "I29"):
-        if not trace.count:
-            report.unseen(invariant, NO_TRACE)
-    report.held("I25", trace.kinds.get("commit", 0) + trace.kinds.get("claim", 0))
-    report.held("I29", trace.kinds.get("start", 0))
+    report.held("I29", evidence.trace.kinds.get("start", 0))
     _deliveries(evidence, report)
-    report.held("I23", len(trace.states))
     _log(evidence, report)
     _applied(evidence, report)
 

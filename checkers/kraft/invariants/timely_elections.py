@@ -25,6 +25,7 @@ from kraftwreck.checkers.kraft.limits import (
     SIMULATED_ELECTIONS_NS,
 )
 from kraftwreck.checkers.kraft.recorded.metadata_model import NO_LEADER, Partition, PartitionKey
+from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.checkers.recorded.clocks import slowest
 from kraftwreck.checkers.suspicion import in_virtual_time
 
@@ -33,6 +34,12 @@ UNCLEAN = "unclean_leader_election_interval_ms"
 _SECOND = 1_000_000_000
 
 
+@rule(
+    "L12",
+    "ElectionsByTime",
+    "Partitions that an election by the controller would help wait for only a few of them.",
+    "T4 T6",
+)
 def check(evidence: Evidence, report: Report) -> None:
     """Judge L12."""
     preferred = evidence.setting(REBALANCE, 300) * _SECOND

@@ -19,6 +19,7 @@ from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.eligible_rules import MIN_INSYNC
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.rule import judges, rule
 from kraftwreck.histories.message import Message
 from kraftwreck.nodes.protocol import errors
 
@@ -88,6 +89,13 @@ def _parts(message: Message) -> Iterator[dict[str, Any]]:
             yield part
 
 
+@rule(
+    "C21",
+    "NothingUnasked",
+    "The committed log creates no topic, and changes no configuration and no feature level, "
+    "without a request.",
+    "T5 T6",
+)
 def check_topics(evidence: Evidence, report: Report) -> None:
     """Judge C21: an operation requested every topic that was created."""
     run, history = evidence.run, Controller.of(evidence).history
@@ -107,6 +115,7 @@ def check_topics(evidence: Evidence, report: Report) -> None:
             report.broken("C21", f"Topic {name} is created below offset {end} without a request.")
 
 
+@judges("C21")
 def check_settings(evidence: Evidence, report: Report) -> None:
     """Judge C21 of configurations and of feature levels."""
     run, history = evidence.run, Controller.of(evidence).history

@@ -18,6 +18,7 @@ from kraftwreck.checkers.kraft.limits import STEP_NS
 from kraftwreck.checkers.kraft.quorum_model.replica import NO_DIRECTORY
 from kraftwreck.checkers.kraft.recorded.committed_log import DECODING, control_records
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch, disk_logs, read_batches
+from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.log.batch import BatchError
 from kraftwreck.nodes.protocol import errors
@@ -60,6 +61,25 @@ class _Node:
     known: Set | None = None
 
 
+@rule(
+    "I31",
+    "VotersOfOwnLog",
+    "A node uses the voters of the last voters record in its own log, also after appends and "
+    "truncations.",
+    "T2 T4",
+)
+@rule(
+    "I32",
+    "AddedOnceCaughtUp",
+    "A node is added as a voter only after it has fetched from the current leader.",
+    "T1 T4",
+)
+@rule(
+    "C17",
+    "VoterChangeCommitted",
+    "A change of voters is acknowledged only once its record is committed.",
+    "T1 T6",
+)
 def check(evidence: Evidence, report: Report) -> None:
     """Judge I31, I32 and C17."""
     if not evidence.trace.count:

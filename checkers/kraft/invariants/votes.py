@@ -7,26 +7,27 @@ from kraftwreck.checkers.kraft.deposed import timeout_ns
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import BACKLOG_NS, REQUEST_TIMEOUT_MS, STICKINESS
+from kraftwreck.checkers.kraft.rule import judges, rule
 
 _MS = 1_000_000
 
 
+@rule(
+    "I17",
+    "LeaderStickiness",
+    "A follower that has recently fetched from its leader grants no pre-vote of that epoch.",
+    "T1 T4",
+    live=True,
+)
+@judges("I2", "I3", "I6", "I16")
 def check(evidence: Evidence, report: Report) -> None:
-    """Count the facts of the trace pass; judge what messages add."""
-    trace, disks = evidence.trace, evidence.disks
-    if not trace.count:
-        for invariant in ("I2", "I3", "I4", "I5", "I6", "I16", "I17", "I27"):
-            report.unseen(invariant, NO_TRACE)
+    """Judge what messages and disks add to the trace."""
+    if not evidence.trace.count:
+        report.unseen("I17", NO_TRACE)
         return
-    grants = trace.kinds.get("grant", 0)
-    report.held("I2", sum(len(track.votes) for track in trace.tracks.values()))
-    report.held("I3", disks.facts.get("I3", 0) + trace.restarts_after_vote)
+    for invariant in ("I3", "I6"):
+        report.held(invariant, evidence.disks.facts.get(invariant, 0))
     report.unseen("I3", "no vote was followed by a restart or a disk image")
-    report.held("I4", grants)
-    report.held("I5", len(trace.chain.elections))
-    report.held("I6", trace.count + disks.facts.get("I6", 0))
-    report.held("I16", trace.prospective)
-    report.held("I27", len(trace.chain.elections))
     _granted(evidence, report)
     _stickiness(evidence, report)
 

@@ -52,9 +52,8 @@ class Election:
     event: TraceEvent
     voters: dict[int, str] = field(default_factory=dict)
     """Directory ids of the voters then in force on the node, if it reported them."""
-    compared: bool = False
     lacks: bool = False
-    """Whether its log was compared with commits of older epochs, and found to lack one."""
+    """Whether its log was found to lack a commit of an older epoch."""
 
 
 START: BatchId = (-1, -1)
@@ -170,7 +169,6 @@ class LogChain:
         epoch = election.epoch
         older = [(at[0], -e, at[1]) for e, at in self.high_watermarks.items() if e < epoch]
         highest, _, witness = max(older, key=lambda each: each[:2], default=(-1, 0, None))
-        election.compared = witness is not None
         if witness is not None and highest > election.epoch_start:
             return (
                 f"{election.node} became leader of epoch {epoch} with a log that ends at "

@@ -16,7 +16,7 @@ from kraftwreck.checkers.kraft.quorum_model.log_chain import Add, Election
 from kraftwreck.checkers.kraft.quorum_model.quorum import Holders, Quorum, voters_in
 from kraftwreck.checkers.kraft.quorum_model.replica import Replica
 from kraftwreck.checkers.kraft.quorum_model.rules import Found, applied_to, ballot, leader_in
-from kraftwreck.checkers.kraft.quorum_model.transitions import LEADER, refusal
+from kraftwreck.checkers.kraft.quorum_model.transitions import LEADER, PROSPECTIVE, refusal
 from kraftwreck.checkers.kraft.rule import RULES, STEPS
 from kraftwreck.histories.trace import TraceEvent
 
@@ -165,7 +165,8 @@ class QuorumModel(Quorum):
         if event.seq != 0:
             replica.forget()
         self._judge("process", replica, event)
-        self.restarts_after_vote += event.epoch in replica.votes
+        if event.epoch in replica.votes:
+            self._judge("restart", replica, event)
         replica.state = event.state
         if event.epoch > replica.epoch:
             # The change was not traced: it is no jump within one incarnation.
@@ -233,8 +234,9 @@ class QuorumModel(Quorum):
             self.last_led[replica.name, epoch] = event
         if state != replica.state:
             self._judge("new-state", replica, event)
-            self.prospective += state == "prospective"
             replica.state = state
+            if state == PROSPECTIVE and replica.last is not None:
+                self._judge("pre-votes", replica, event)
         if hw != replica.hw:
             replica.hw = hw
             replica.moved = event
@@ -333,9 +335,10 @@ class QuorumModel(Quorum):
             voter = self.by_id.get(number)
             if voter is not None and voter is not replica:
                 self._judge("counted", voter, election.event)
-        before = self.findings.counts.get("I9", 0)
-        self._judge("election", replica, election.event)
-        election.lacks = self.findings.counts.get("I9", 0) > before
+        if any(epoch < election.epoch for epoch in self.chain.high_watermarks):
+            before = self.findings.counts.get("I9", 0)
+            self._judge("election", replica, election.event)
+            election.lacks = self.findings.counts.get("I9", 0) > before
 
     def _claim(self, replica: Replica, event: TraceEvent, detail: dict[str, Any]) -> None:
         self.claims.append(event)
@@ -344,7 +347,6 @@ class QuorumModel(Quorum):
         self, replica: Replica, event: TraceEvent, detail: dict[str, Any]
     ) -> None:
         if detail.get("epoch") is not None:
-            self.failed_operations += 1
             self._judge("failed-operation", replica, event)
 
     def _voters(self, replica: Replica, event: TraceEvent, detail: dict[str, Any]) -> None:
@@ -384,6 +386,7 @@ class QuorumModel(Quorum):
         replica.has_delivered(detail["end"])
 
     def _image(self, replica: Replica, event: TraceEvent, detail: dict[str, Any]) -> None:
-        self._judge("digest", replica, event)
-        self.digests.setdefault(applied_to(event), event)
+        first = self.digests.setdefault(applied_to(event), event)
+        made = "snapshot" in (first.kind, event.kind)
+        self._judge("snapshot-digest" if made else "image-digest", replica, event)
         self.states.append(event)

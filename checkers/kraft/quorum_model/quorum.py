@@ -50,10 +50,6 @@ class Quorum:
         self.voter_changes = 0
         self.claims: list[TraceEvent] = []
         """Events in which a controller became active."""
-        self.failed_operations = 0
-        self.restarts_after_vote = 0
-        self.prospective = 0
-        """How often a node began to request pre-votes."""
         self.last_commit: dict[tuple[str, int], TraceEvent] = {}
         """Per (node, epoch), when the node last moved its high watermark as leader."""
         self.follower_grants: list[tuple[int, TraceEvent]] = []

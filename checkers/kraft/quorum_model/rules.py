@@ -11,7 +11,6 @@ from kraftwreck.checkers.kraft.quorum_model.replica import NO_DIRECTORY, Replica
 from kraftwreck.checkers.kraft.quorum_model.transitions import (
     CANDIDATE,
     LEADER,
-    PROSPECTIVE,
     RESIGNED,
 )
 from kraftwreck.checkers.kraft.rule import rule
@@ -42,7 +41,13 @@ def vote_is_kept(voter: int, candidate: int, voted: int, leader: int) -> bool:
 # --- leaders and epochs ----------------------------------------------------------------------
 
 
-@rule("I1", on=("new-leader",))
+@rule(
+    "I1",
+    "ElectionSafety",
+    "At most one node leads an epoch.",
+    "T1 T2 T4",
+    on=("new-leader",),
+)
 def epoch_has_one_leader(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     leader = leader_in(replica, event)
     known, first = quorum.leaders.get(event.epoch, (leader, event))
@@ -55,14 +60,26 @@ def epoch_has_one_leader(quorum: Quorum, replica: Replica, event: TraceEvent) ->
     )
 
 
-@rule("I6", on=("new-epoch",))
+@rule(
+    "I6",
+    "MonotonicEpoch",
+    "A node's epoch never goes back, in memory or on disk.",
+    "T2 T4",
+    on=("new-epoch",),
+)
 def epoch_goes_up(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     if event.epoch >= replica.epoch:
         return None
     return f"{replica.name} went back from epoch {replica.epoch} to {event.epoch}."
 
 
-@rule("I15", on=("process",))
+@rule(
+    "I15",
+    "RestartNotLeader",
+    "No node starts as leader; a leader was a candidate immediately before.",
+    "T4",
+    on=("process",),
+)
 def process_starts_without_lead(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     return f"{replica.name} starts as a leader." if event.state == LEADER else None
 
@@ -80,20 +97,32 @@ def leader_was_candidate(quorum: Quorum, replica: Replica, event: TraceEvent) ->
     )
 
 
-@rule("I16", on=("new-epoch",))
+@rule(
+    "I16",
+    "PrevoteHarmless",
+    "A request for pre-votes raises no epoch.",
+    "T1 T4",
+    on=("pre-votes",),
+)
 def pre_votes_raise_no_epoch(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
-    if event.state != PROSPECTIVE or event.kind != "state" or event.epoch <= replica.epoch:
+    last = replica.last
+    if last is None or event.kind != "state" or event.epoch <= last.epoch:
         return None
     return (
-        f"{replica.name} went from epoch {replica.epoch} to {event.epoch} only to request "
-        "pre-votes."
+        f"{replica.name} went from epoch {last.epoch} to {event.epoch} only to request pre-votes."
     )
 
 
 # --- votes -----------------------------------------------------------------------------------
 
 
-@rule("I2", on=("new-vote",))
+@rule(
+    "I2",
+    "VoteOnce",
+    "A node with one disk votes for one candidate in an epoch, also across restarts.",
+    "T1 T4",
+    on=("new-vote",),
+)
 def epoch_has_one_vote(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     epoch, candidate = ballot(event)
     known, first = replica.votes.get(epoch, (candidate, event))
@@ -105,7 +134,13 @@ def epoch_has_one_vote(quorum: Quorum, replica: Replica, event: TraceEvent) -> F
     )
 
 
-@rule("I3", on=("process",))
+@rule(
+    "I3",
+    "VotePersisted",
+    "A granted vote is on the voter's disk, or a newer epoch is, or the leader of that epoch.",
+    "T2 T4 T7",
+    on=("restart",),
+)
 def vote_survives_a_restart(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     vote = replica.votes.get(event.epoch)
     if vote is None or event.state == RESIGNED or event.kind != "start":
@@ -119,7 +154,14 @@ def vote_survives_a_restart(quorum: Quorum, replica: Replica, event: TraceEvent)
     )
 
 
-@rule("I4", on=("grant",))
+@rule(
+    "I4",
+    "VoteUpToDate",
+    "A vote goes to a candidate whose log is at least as new as the voter's, and candidates state "
+    "the end of their own log.",
+    "T4 T7",
+    on=("grant",),
+)
 def vote_goes_to_a_newer_log(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     detail = event.detail
     theirs = detail["candidate_last_epoch"], detail["candidate_last_offset"]
@@ -135,7 +177,13 @@ def vote_goes_to_a_newer_log(quorum: Quorum, replica: Replica, event: TraceEvent
     )
 
 
-@rule("I5", on=("elected",))
+@rule(
+    "I5",
+    "LeaderHasMajority",
+    "A leader has the votes of a majority of the voters, and these voters granted them.",
+    "T4",
+    on=("elected",),
+)
 def leader_has_a_majority(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     voters = set(replica.voters or event.detail["voters"])
     votes = set(event.detail["granting"]) & voters
@@ -147,7 +195,13 @@ def leader_has_a_majority(quorum: Quorum, replica: Replica, event: TraceEvent) -
     )
 
 
-@rule("I27", on=("elected",))
+@rule(
+    "I27",
+    "ObserverNotCounted",
+    "Only voters, with their registered disks, count for elections and commits.",
+    "T4",
+    on=("elected",),
+)
 def only_voters_vote(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     voters = set(replica.voters or event.detail["voters"])
     others = set(event.detail["granting"]) - voters
@@ -199,7 +253,13 @@ def counted_vote_is_of_the_right_disk(quorum: Quorum, replica: Replica, event: T
 # --- logs ------------------------------------------------------------------------------------
 
 
-@rule("I7", on=("append",))
+@rule(
+    "I7",
+    "EpochInLog",
+    "Epochs never decrease along a log, and each begins with its leader's LeaderChange record.",
+    "T2 T4",
+    on=("append",),
+)
 def epochs_go_up_along_a_log(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     base, epoch, by = event.detail["base"], event.detail["epoch"], event.detail["by"]
     led = by == LEADER
@@ -218,7 +278,13 @@ def epochs_go_up_along_a_log(quorum: Quorum, replica: Replica, event: TraceEvent
     return None
 
 
-@rule("I8", on=("append",))
+@rule(
+    "I8",
+    "LogMatching",
+    "Two logs with the same batch (offset, epoch) are identical up to that batch.",
+    "T2 T4",
+    on=("append",),
+)
 def log_has_no_holes(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     base = event.detail["base"]
     if replica.end is None or base == replica.end:
@@ -226,13 +292,25 @@ def log_has_no_holes(quorum: Quorum, replica: Replica, event: TraceEvent) -> Fou
     return f"{replica.name} appends at offset {base} although its log ends at {replica.end}."
 
 
-@rule("I9", on=("election",))
+@rule(
+    "I9",
+    "LeaderCompleteness",
+    "A leader's log holds every batch that was committed in older epochs.",
+    "T4",
+    on=("election",),
+)
 def leader_has_all_commits(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     assert quorum.election is not None
     return quorum.chain.lacking(quorum.election)
 
 
-@rule("I10", on=("truncate",))
+@rule(
+    "I10",
+    "CommittedStable",
+    "A committed batch stays at its offset and is the same on every node.",
+    "T2 T4",
+    on=("truncate",),
+)
 def committed_batch_is_not_cut(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     """A follower of an older leader may cut what a newer epoch committed without it."""
     first, committed = replica.first_at(event.leo), quorum.chain.committed
@@ -252,7 +330,13 @@ def committed_batch_is_not_cut(quorum: Quorum, replica: Replica, event: TraceEve
     return None
 
 
-@rule("I11", on=("first-commit",))
+@rule(
+    "I11",
+    "CommittedOnMajority",
+    "A majority of the voters in force holds every record below a high watermark.",
+    "T2 T4",
+    on=("first-commit",),
+)
 def commit_is_on_a_majority(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     total, count = len(replica.voters) or quorum.voters, quorum.holders(replica.voters)
     if 2 * count > total:
@@ -263,7 +347,13 @@ def commit_is_on_a_majority(quorum: Quorum, replica: Replica, event: TraceEvent)
     )
 
 
-@rule("I12", on=("leader-hw", "elected"))
+@rule(
+    "I12",
+    "CurrentEpochCommit",
+    "A leader exposes no high watermark before the first record of its epoch is committed.",
+    "T1 T4",
+    on=("leader-hw", "elected"),
+)
 def leader_commits_its_epoch_first(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     start = event.detail["epoch_start"] if event.kind == "elected" else replica.epoch_start
     if not 0 <= event.hw <= start:
@@ -274,14 +364,26 @@ def leader_commits_its_epoch_first(quorum: Quorum, replica: Replica, event: Trac
     )
 
 
-@rule("I13", on=("new-hw",))
+@rule(
+    "I13",
+    "MonotonicHW",
+    "The high watermark of a process never goes back.",
+    "T4",
+    on=("new-hw",),
+)
 def high_watermark_goes_up(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     if event.hw >= replica.max_hw:
         return None
     return f"{replica.name}: the high watermark went back from {replica.max_hw} to {event.hw}."
 
 
-@rule("I14", on=("new-end",))
+@rule(
+    "I14",
+    "NoTruncateBelowHW",
+    "No log is truncated below its high watermark, and none ends below it.",
+    "T2 T4",
+    on=("new-end",),
+)
 def log_reaches_its_high_watermark(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     high = max(event.hw, replica.max_hw)
     if event.leo >= high:
@@ -299,7 +401,14 @@ def log_reaches_its_high_watermark(quorum: Quorum, replica: Replica, event: Trac
 # --- snapshots and states --------------------------------------------------------------------
 
 
-@rule("I20", on=("snapshot",))
+@rule(
+    "I20",
+    "SnapshotValidId",
+    "A snapshot is complete, is named by the end and epoch of a committed batch, and contains the"
+    " voters in force there.",
+    "T2 T4",
+    on=("snapshot",),
+)
 def snapshot_is_below_the_high_watermark(
     quorum: Quorum, replica: Replica, event: TraceEvent
 ) -> Found:
@@ -330,7 +439,13 @@ def snapshot_is_named_by_a_commit(quorum: Quorum, replica: Replica, event: Trace
     )
 
 
-@rule("I22", on=("install", "load"))
+@rule(
+    "I22",
+    "LeaderNeverLoadsSnapshot",
+    "No leader fetches or installs a snapshot.",
+    "T1 T4",
+    on=("install", "load"),
+)
 def leader_takes_no_snapshot(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     # The snapshot present at start may be loaded late: a single voter leads at once.
     if event.state != LEADER or (event.kind == "load" and not replica.loaded):
@@ -348,11 +463,10 @@ def applied_to(event: TraceEvent) -> tuple[int, int]:
     return detail["end"] if "end" in detail else detail["offset"] + 1, detail["epoch"]
 
 
-def _differs(quorum: Quorum, event: TraceEvent, *, snapshots: bool) -> Found:
+def _differs(quorum: Quorum, event: TraceEvent) -> Found:
     end, epoch = applied_to(event)
-    first = quorum.digests.get((end, epoch), event)
-    made = "snapshot" in (first.kind, event.kind)
-    if first.detail["digest"] == event.detail["digest"] or made != snapshots:
+    first = quorum.digests[end, epoch]
+    if first.detail["digest"] == event.detail["digest"]:
         return None
     return (
         f"{first.node} ({first.kind}) and {event.node} ({event.kind}) hold different states up to "
@@ -361,14 +475,26 @@ def _differs(quorum: Quorum, event: TraceEvent, *, snapshots: bool) -> Found:
     )
 
 
-@rule("I19", on=("digest",))
+@rule(
+    "I19",
+    "SnapshotConsistency",
+    "A snapshot holds the state that the log before its end produces, on every node.",
+    "T2 T4 T6",
+    on=("snapshot-digest",),
+)
 def snapshots_hold_one_state(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
-    return _differs(quorum, event, snapshots=True)
+    return _differs(quorum, event)
 
 
-@rule("I23", on=("digest",))
+@rule(
+    "I23",
+    "StateMachineAgreement",
+    "The committed log can be replayed, and all nodes hold the same state at an offset.",
+    "T4 T6",
+    on=("image-digest",),
+)
 def images_hold_one_state(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
-    return _differs(quorum, event, snapshots=False)
+    return _differs(quorum, event)
 
 
 @rule(
@@ -404,7 +530,14 @@ def claims_after_applying(quorum: Quorum, replica: Replica, event: TraceEvent) -
 # --- voters ----------------------------------------------------------------------------------
 
 
-@rule("I26", on=("voter-change",))
+@rule(
+    "I26",
+    "VoterChangeOneAtATime",
+    "Voters change one at a time, after the previous change is committed, and in an epoch that "
+    "has committed a record.",
+    "T4 T6",
+    on=("voter-change",),
+)
 def voters_change_one_at_a_time(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     """A leader changes one voter at a time, as requested, once the change before is committed."""
     before, now = quorum.changed_voters(replica, event)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import kraftwreck.checkers.kraft.invariants as invariants
-from kraftwreck.checkers.kraft.invariants.table import GROUPS, TABLE
+from kraftwreck.checkers.kraft.invariants.table import SECTIONS, TABLE, page
+from kraftwreck.checkers.kraft.rule import GROUPS
 from kraftwreck.checkers.registry import check
 from kraftwreck.nodes.draw import draw
 
@@ -36,7 +37,7 @@ def test_every_id_of_kraft_is_listed_once() -> None:
     ]
     assert ids == wanted
     assert all(invariant.statement.endswith(".") for invariant in TABLE)
-    assert all(invariant.checks for invariant in TABLE)
+    assert all(invariant.checks or invariant.steps for invariant in TABLE)
 
 
 def test_every_id_has_a_test_that_breaks_it() -> None:
@@ -53,14 +54,19 @@ def test_every_id_has_a_test_that_breaks_it() -> None:
     assert missing == []
 
 
-def test_the_page_lists_every_id_with_its_statement() -> None:
-    lines = PAGE.read_text(encoding="utf-8").splitlines()
-    for invariant in TABLE:
-        row = next((line for line in lines if line.startswith(f"| {invariant.id} |")), "")
-        assert invariant.name in row, invariant.id
-        assert invariant.statement in row, invariant.id
-        assert invariant.evidence in row, invariant.id
-        assert ("yes" in row.split("|")[-2]) == invariant.online, invariant.id
+def test_the_page_has_the_tables_of_the_rules(request: pytest.FixtureRequest) -> None:
+    """``pytest --rewrite`` writes them into the page."""
+    text = PAGE.read_text(encoding="utf-8")
+    for name in SECTIONS:
+        wanted = "\n".join(page(name))
+        if request.config.getoption("--rewrite"):
+            first = next(line for line in wanted.splitlines()[2:])
+            row = text.index(first[: first.index("|", 2)])
+            begin = text.rindex("| id |", 0, row)
+            text = text[:begin] + wanted + text[text.index("\n\n", row) :]
+        assert f"\n\n{wanted}\n\n" in text, name
+    if request.config.getoption("--rewrite"):
+        PAGE.write_text(text, encoding="utf-8")
 
 
 def test_nothing_is_checked_where_there_is_nothing(make_run: Callable[..., Any]) -> None:
@@ -78,8 +84,8 @@ def test_a_judge_that_fails_makes_its_ids_unknown_and_hides_no_other(
     quorum.one_epoch()
     quorum.event("n2", "fatal", {"reason": "boom"})
     group = next(each.checks[0] for each in TABLE if each.id == "I28")
-    made = [each if each is not group else _fails for each in GROUPS]
-    monkeypatch.setattr(invariants, "GROUPS", tuple(made))
+    made = {each if each is not group else _fails: ids for each, ids in GROUPS.items()}
+    monkeypatch.setattr(invariants, "GROUPS", made)
     result = invariants.check(make_run(None, quorum))
     assert result.valid is False
     assert {anomaly.type for anomaly in result.anomalies} == {"I29"}
