@@ -19,6 +19,9 @@ from kraftwreck.checkers.kraft.quorum_model.transitions import (
 )
 from kraftwreck.histories.trace import TraceEvent
 
+OF_OTHERS = frozenset(("hw", "append", "truncate", "grant", "elected", "state", "start"))
+"""The kinds of events that need a cause, or are one."""
+
 Proof = tuple[str, list[TraceEvent]]
 
 

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kraftwreck.checkers.findings import Findings
-from kraftwreck.checkers.kraft.quorum_model.causes import Causes
+from kraftwreck.checkers.kraft.quorum_model.causes import OF_OTHERS, Causes
+from kraftwreck.checkers.kraft.quorum_model.election_rules import ballot, leader_in
 from kraftwreck.checkers.kraft.quorum_model.log_chain import Add, Election
-from kraftwreck.checkers.kraft.quorum_model.quorum import Holders, Quorum, voters_in
+from kraftwreck.checkers.kraft.quorum_model.log_rules import applied_to
+from kraftwreck.checkers.kraft.quorum_model.quorum import Found, Holders, Quorum, voters_in
 from kraftwreck.checkers.kraft.quorum_model.replica import Replica
-from kraftwreck.checkers.kraft.quorum_model.rules import Found, applied_to, ballot, leader_in
-from kraftwreck.checkers.kraft.quorum_model.transitions import LEADER, PROSPECTIVE, refusal
+from kraftwreck.checkers.kraft.quorum_model.transitions import LEADER, PROSPECTIVE, changed, refusal
 from kraftwreck.checkers.kraft.rule import RULES, STEPS
 from kraftwreck.histories.trace import TraceEvent
 
@@ -90,27 +91,42 @@ class QuorumModel(Quorum):
         """Judge one event, and continue from it whether it was legal or not."""
         replica = self.tracks.get(event.node) or self._stranger(event.node)
         last, kind = replica.last, event.kind
-        if event.incarnation != replica.incarnation:
-            illegal = refusal(replica, last, event) if kind == "start" or last is None else None
-            self._begin(replica, event)
-        elif event.seq != replica.seq + 1:
-            illegal = None
-            self._gap(replica, event)
-        else:
+        continues = event.incarnation == replica.incarnation and event.seq == replica.seq + 1
+        moved = (
+            last is None
+            or not continues
+            or event.leo != last.leo
+            or event.hw != last.hw
+            or event.state != last.state
+            or event.epoch != last.epoch
+            or event.leader != last.leader
+            or event.voted != last.voted
+        )
+        illegal = None
+        if continues and moved and last is not None:
+            illegal = changed(last, event)
+        if illegal is None and (continues or kind == "start" or last is None):
             illegal = refusal(replica, last, event)
         if illegal is not None:
-            before = [] if last is None else [last]
-            self._refuse(f"{event.node}: {illegal}", [*before, event])
+            self._refuse(f"{event.node}: {illegal}", [*([] if last is None else [last]), event])
+        if event.incarnation != replica.incarnation:
+            self._begin(replica, event)
+        elif not continues:
+            self._gap(replica, event)
         replica.seq = event.seq
         if event.mono > replica.until:
             replica.pass_end()
-        self._move(replica, event)
-        if last is None or event.leo != last.leo or event.hw != last.hw:
-            self._judge("new-end", replica, event)
+        if moved:
+            self._move(replica, event)
+            if last is None or event.leo != last.leo or event.hw != last.hw:
+                self._judge("new-end", replica, event)
+        if event.state == LEADER:
+            self.last_led[event.node, event.epoch] = event
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
         if kind in STEPS:
             self._judge(kind, replica, event)
-        self._causes.take(replica, event)
+        if kind in OF_OTHERS:
+            self._causes.take(replica, event)
         accept = self._accept.get(kind)
         if accept is not None:
             accept(replica, event, event.detail)
@@ -230,8 +246,6 @@ class QuorumModel(Quorum):
             if event.leader >= 0 or state == LEADER:
                 self._judge("new-leader", replica, event)
                 self.leaders.setdefault(epoch, (leader_in(replica, event), event))
-        if state == LEADER:
-            self.last_led[replica.name, epoch] = event
         if state != replica.state:
             self._judge("new-state", replica, event)
             replica.state = state

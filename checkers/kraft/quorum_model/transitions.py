@@ -2,7 +2,7 @@
 
 A replica is its position: state, epoch, leader, vote, log end and high watermark. Each kind of
 event may change some of these, in some ways and some states, and leaves the rest unchanged. Rules
-with an id of their own (:mod:`~checkers.kraft.quorum_model.rules`) are not repeated here.
+with an id of their own (``election_rules``, ``log_rules``) are not repeated here.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ LEADER, FOLLOWER, RESIGNED = "leader", "follower", "resigned"
 UNATTACHED, PROSPECTIVE, CANDIDATE = "unattached", "prospective", "candidate"
 STATES: Final = frozenset((LEADER, FOLLOWER, RESIGNED, UNATTACHED, PROSPECTIVE, CANDIDATE))
 
-FIELDS: Final = ("state", "epoch", "leader", "voted", "leo", "hw")
+_NOTHING: Final = frozenset[str]()
 MAY_CHANGE: Final[dict[str, frozenset[str]]] = {
-    "start": frozenset(FIELDS),
     "state": frozenset(("state", "epoch", "leader", "voted", "hw")),
     "grant": frozenset(("voted",)),
     "append": frozenset(("leo",)),
@@ -55,31 +54,33 @@ def refusal(replica: Replica, last: TraceEvent | None, event: TraceEvent) -> str
         return _start(replica, last, event)
     if last is None:
         return None if event.seq else f"its first event is {event.kind!r}, not a start"
-    if (
-        event.leo != last.leo
-        or event.hw != last.hw
-        or event.state != last.state
-        or event.epoch != last.epoch
-        or event.leader != last.leader
-        or event.voted != last.voted
-    ) and (changed := _changed(last, event)) is not None:
-        return changed
     judge = _TRANSITIONS.get(event.kind)
     return judge(replica, last, event) if judge is not None else None
 
 
-def _changed(last: TraceEvent, event: TraceEvent) -> str | None:
+def changed(last: TraceEvent, event: TraceEvent) -> str | None:
     """Return what ``event`` changed although its kind never changes it."""
-    if event.state not in STATES:
-        return f"there is no state {event.state!r}"
-    allowed = MAY_CHANGE.get(event.kind, frozenset())
-    if event.state != last.state and "state" not in allowed:
-        return f"{event.kind!r} changes its state from {last.state} to {event.state}"
-    for field in FIELDS[1:]:
-        old, new = getattr(last, field), getattr(event, field)
-        if old != new and field not in allowed:
-            return f"{event.kind!r} changes its {field} from {old} to {new}"
+    may = MAY_CHANGE.get(event.kind, _NOTHING)
+    if event.state != last.state:
+        if event.state not in STATES:
+            return f"there is no state {event.state!r}"
+        if "state" not in may:
+            return _change(event, "state", last.state, event.state)
+    if event.leo != last.leo and "leo" not in may:
+        return _change(event, "leo", last.leo, event.leo)
+    if event.hw != last.hw and "hw" not in may:
+        return _change(event, "hw", last.hw, event.hw)
+    if event.epoch != last.epoch and "epoch" not in may:
+        return _change(event, "epoch", last.epoch, event.epoch)
+    if event.leader != last.leader and "leader" not in may:
+        return _change(event, "leader", last.leader, event.leader)
+    if event.voted != last.voted and "voted" not in may:
+        return _change(event, "voted", last.voted, event.voted)
     return None
+
+
+def _change(event: TraceEvent, field: str, old: object, new: object) -> str:
+    return f"{event.kind!r} changes its {field} from {old} to {new}"
 
 
 def _start(replica: Replica, last: TraceEvent | None, event: TraceEvent) -> str | None:

@@ -7,9 +7,9 @@ committed batch), D7 (leader-epoch-checkpoint matches the log).
 from __future__ import annotations
 
 from kraftwreck.checkers.findings import Findings
+from kraftwreck.checkers.kraft.quorum_model.election_rules import vote_is_kept
 from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
 from kraftwreck.checkers.kraft.quorum_model.replica import NO_DIRECTORY
-from kraftwreck.checkers.kraft.quorum_model.rules import vote_is_kept
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredLog, disk_logs
 from kraftwreck.checkers.kraft.recorded.trace import quorum_model
 from kraftwreck.checkers.recorded.run_data import FINAL, RunData

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kraftwreck.checkers.kraft.quorum_model.election_rules import vote_is_kept
 from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
-from kraftwreck.checkers.kraft.quorum_model.rules import vote_is_kept
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import ResponseReceived, Send
 from kraftwreck.nodes.consensus.kraft.messages import (

@@ -119,7 +119,7 @@ def simulate(
         knobs=knobs,
         test=test,
         capture=capture,
-        derived={QUORUM: watch.quorum},
+        derived={QUORUM: watch.quorum} if watch.quorum.over else {},
     )
 
 
