@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from kraftwreck.checkers.kraft.quorum_model.election_rules import vote_is_saved
 from kraftwreck.nodes.consensus.effects import (
     AppendLog,
     CleanLog,
@@ -98,12 +99,7 @@ class StepRules:
             )
         if request.pre_vote:
             return
-        saved = self._saved
-        kept = saved is not None and (
-            saved.epoch > epoch
-            or (saved.epoch == epoch and (saved.voted_id == candidate or saved.leader_id >= 0))
-        )
-        if not kept:
+        if not vote_is_saved(request.voter_id, epoch, candidate, self._saved):
             self._fail(
                 "I3",
                 f"{self._node} granted its vote of epoch {epoch} to {candidate} before it wrote "

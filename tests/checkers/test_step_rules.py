@@ -75,7 +75,7 @@ def test_i3_a_vote_is_written_before_it_is_granted() -> None:
     assert list(rules.broken) == ["I3"]
 
 
-@pytest.mark.parametrize("state", [saved(7, voted=2), saved(7, leader=3), saved(8)])
+@pytest.mark.parametrize("state", [saved(7, voted=2), saved(7, leader=1), saved(8)])
 def test_i3_a_repeated_vote_needs_no_second_write(state: WriteQuorumState) -> None:
     rules = node((0, 5))
     rules.step(None, [state])

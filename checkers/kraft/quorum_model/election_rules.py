@@ -15,6 +15,7 @@ from kraftwreck.checkers.kraft.quorum_model.transitions import (
 )
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.consensus.effects import WriteQuorumState
 
 
 def leader_in(replica: Replica, event: TraceEvent) -> int:
@@ -32,6 +33,13 @@ def ballot(event: TraceEvent) -> tuple[int, int]:
 def vote_is_kept(voter: int, candidate: int, voted: int, leader: int) -> bool:
     """Return whether a position in the epoch of a vote has it; only a leader's own is gone."""
     return voted == candidate or leader == voter
+
+
+def vote_is_saved(voter: int, epoch: int, candidate: int, saved: WriteQuorumState | None) -> bool:
+    """I3: whether the quorum state on a voter's disk keeps the vote, or is of a newer epoch."""
+    if saved is None or saved.epoch != epoch:
+        return saved is not None and saved.epoch > epoch
+    return vote_is_kept(voter, candidate, saved.voted_id, saved.leader_id)
 
 
 # --- leaders and epochs ----------------------------------------------------------------------

@@ -8,7 +8,7 @@ simulator's one clock). Missing events in the middle of a trace make the result 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kraftwreck.checkers.findings import Findings
 from kraftwreck.checkers.kraft.quorum_model.causes import OF_OTHERS, Causes
@@ -49,22 +49,6 @@ class QuorumModel(Quorum):
         self._causes = Causes(self.by_id)
         self._report = report
         self._unnamed: list[tuple[Replica, TraceEvent]] = []
-        self._accept: dict[str, Callable[[Replica, TraceEvent, dict[str, Any]], None]] = {
-            "append": self._append,
-            "commit": self._commit,
-            "grant": self._grant,
-            "truncate": self._truncate,
-            "elected": self._elected,
-            "claim": self._claim,
-            "controller-error": self._controller_error,
-            "state": self._entered,
-            "start": self._entered,
-            "voters": self._voters,
-            "snapshot": self._snapshot,
-            "install": self._install,
-            "load": self._load,
-            "image": self._image,
-        }
 
     def facts(self, invariant: str) -> int:
         """Return how often steps were judged by the rule."""
@@ -86,6 +70,8 @@ class QuorumModel(Quorum):
             self._judge("named", replica, event)
         for text, proof in self._causes.missing():
             self._refuse(text, proof)
+        self._report = None  # The model outlives the simulated world.
+        self.chain.add = self.findings.add
 
     def take(self, event: TraceEvent) -> None:
         """Judge one event, and continue from it whether it was legal or not."""
@@ -127,9 +113,9 @@ class QuorumModel(Quorum):
             self._judge(kind, replica, event)
         if kind in OF_OTHERS:
             self._causes.take(replica, event)
-        accept = self._accept.get(kind)
+        accept = _ACCEPT.get(kind)
         if accept is not None:
-            accept(replica, event, event.detail)
+            accept(self, replica, event, event.detail)
         replica.last = event
 
     # --- findings -----------------------------------------------------------------------
@@ -404,3 +390,22 @@ class QuorumModel(Quorum):
         made = "snapshot" in (first.kind, event.kind)
         self._judge("snapshot-digest" if made else "image-digest", replica, event)
         self.states.append(event)
+
+
+_ACCEPT: Final[dict[str, Callable[[QuorumModel, Replica, TraceEvent, dict[str, Any]], None]]] = {
+    "append": QuorumModel._append,
+    "commit": QuorumModel._commit,
+    "grant": QuorumModel._grant,
+    "truncate": QuorumModel._truncate,
+    "elected": QuorumModel._elected,
+    "claim": QuorumModel._claim,
+    "controller-error": QuorumModel._controller_error,
+    "state": QuorumModel._entered,
+    "start": QuorumModel._entered,
+    "voters": QuorumModel._voters,
+    "snapshot": QuorumModel._snapshot,
+    "install": QuorumModel._install,
+    "load": QuorumModel._load,
+    "image": QuorumModel._image,
+}
+"""How the model continues from an event of each kind."""

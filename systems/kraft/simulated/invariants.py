@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kraftwreck.checkers.kraft.quorum_model.election_rules import vote_is_kept
+from kraftwreck.checkers.kraft.quorum_model.election_rules import vote_is_saved
 from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import ResponseReceived, Send
@@ -259,14 +259,7 @@ class Invariants:
                 "I2",
                 f"{host.name} granted its vote of epoch {epoch} to {before[0]} and {candidate[0]}",
             )
-        saved = disk_of(host).quorum_state
-        if saved is None or (
-            saved.epoch <= epoch
-            and not (
-                saved.epoch == epoch
-                and vote_is_kept(host.id, candidate[0], saved.voted_id, saved.leader_id)
-            )
-        ):
+        if not vote_is_saved(host.id, epoch, candidate[0], disk_of(host).quorum_state):
             self._fail(
                 "I3",
                 f"{host.name} granted its vote of epoch {epoch} to {candidate[0]} but its disk does"

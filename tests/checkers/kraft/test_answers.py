@@ -244,17 +244,15 @@ def test_c19_a_proposer_that_loses_leadership_gets_new_leader_elected(
 
 
 def test_c21_a_topic_out_of_nothing(
-    cluster: Any,
-    records: Any,
-    history: Any,
-    capture: Capture,
-    make_run: Callable[..., Any],
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
     cluster.write(records.topic(), records.partition([1, 2]))
-    history.did(0, "create", "t", key="t")
-    run = make_run(history, cluster, capture=capture, workload="partitions")
-    assert "C21" not in broken(run)
-    assert "C21" in broken(make_run(None, cluster, capture=capture, workload="partitions"))
+    body = {"topics": [{"name": "t", "configs": []}], "validate_only": True}
+    for only, right in ((True, False), (False, True)):
+        capture.api(0, -1, 1, "CreateTopics", {**body, "validate_only": only}, None)
+        run = make_run(None, cluster, capture=capture, simulated=True)
+        found = [a.explanation for a in check(run).anomalies if a.type == "C21"]
+        assert any(text.startswith("Topic t ") for text in found) is not right
 
 
 def test_i30_an_image_that_all_nodes_have_wrong(
