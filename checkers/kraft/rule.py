@@ -82,3 +82,10 @@ def judges(*ids: str) -> Callable[[Function], Function]:
         return function
 
     return mark
+
+
+def simulated() -> list[str]:
+    """Return the rules that only a simulator can judge as lines of a Markdown table."""
+    own = sorted((rule for rule in RULES.values() if rule.simulated), key=lambda rule: rule.id)
+    rows = [f"| {rule.id} | {rule.name} | {rule.statement} |" for rule in own]
+    return ["| id | name | what must hold |", "|---|---|---|", *rows]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kraftwreck.checkers.kraft.rule import simulated
 from kraftwreck.nodes.consensus.effects import (
     AppendLog,
     CleanLog,
@@ -252,3 +254,10 @@ def test_i22_a_leader_takes_no_snapshot(run: Watched, kind: str) -> None:
     assert run.found == []
     run.trace(1, kind, "leader", detail={"end": 4, "epoch": 1})
     assert run.found == ["I22"]
+
+
+def test_the_page_lists_the_rules_that_only_a_simulator_judges() -> None:
+    page = Path(__file__).parents[2] / "docs" / "simulator.md"
+    rows = simulated()
+    assert [row.split(" | ")[0] for row in rows[2:]] == [f"| F{n}" for n in range(1, 9)]
+    assert "\n".join(rows) in page.read_text(encoding="utf-8")

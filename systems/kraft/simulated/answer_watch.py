@@ -7,6 +7,7 @@ for ever. F2 is judged after the run, once the cluster has been healthy for a wh
 
 from __future__ import annotations
 
+from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import ClientCall, Host
 from kraftwreck.simulation.network import Rpc
@@ -28,6 +29,13 @@ class AnswerWatch:
         self._world = world
         self._failures = failures
 
+    @rule(
+        "F2",
+        "RequestsAnswered",
+        "At the end every running process has answered its requests: controllers within 5 "
+        "s, brokers within the request's timeout plus 5 s.",
+        simulated=True,
+    )
     def finish(self) -> None:
         """Judge the open requests after the run, when the cluster has recovered."""
         for host in self._world.hosts:

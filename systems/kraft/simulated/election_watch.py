@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import ResponseReceived
 from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
@@ -82,6 +83,14 @@ class ElectionWatch:
         if last is not None and last.state == "follower" and last.leader == source:
             self._since[host.id] = self._world.now
 
+    @rule(
+        "F4",
+        "ElectionsInTime",
+        "A voter without a leader stands for election within two election timeouts, even if"
+        " it learns of newer epochs meanwhile. So does a follower whose leader does not "
+        "answer for a fetch timeout.",
+        simulated=True,
+    )
     def _judge(self, host: Host, state: str, event: TraceEvent) -> None:
         """Judge the time in ``state``; ``event`` is the first after it, or the last one in it."""
         limit, now = self._limits[host.id].get(state), self._world.now

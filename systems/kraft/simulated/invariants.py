@@ -14,6 +14,7 @@ from typing import Any
 
 from kraftwreck.checkers.kraft.quorum_model.election_rules import vote_is_saved
 from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
+from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import ResponseReceived, Send
 from kraftwreck.nodes.consensus.kraft.messages import (
@@ -108,6 +109,13 @@ class Invariants:
     def _fail(self, kind: str, explanation: str, *events: TraceEvent) -> None:
         self.failures.add(kind, self._world.now, explanation, *events)
 
+    @rule(
+        "F1",
+        "RecoversWhatWasWritten",
+        "A start reads everything written before a kill, at least everything flushed before"
+        " a loss of power, and nothing else. So does the opening of a partition's log.",
+        simulated=True,
+    )
     def _on_recovery(self, host: Host, findings: list[str]) -> None:
         """F1: a start reads what was written, or at least what was flushed."""
         for text in findings:

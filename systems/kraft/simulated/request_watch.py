@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import ResponseReceived, Send
 from kraftwreck.nodes.consensus.kraft.messages import (
@@ -167,6 +168,15 @@ class RequestWatch:
     def _is_over(self, host: Host, since: int, most_ms: int) -> bool:
         return host.waited(since, self._world.now, SLACK) > 1000 * most_ms
 
+    @rule(
+        "F5",
+        "FollowersFetch",
+        "A node without a leader asks other nodes, and a node that resigns notifies all "
+        "voters. A follower fetches from its leader again once timeout and back-off are "
+        "over, and asks other nodes if the leader does not answer. It does not request a "
+        "snapshot again after SNAPSHOT_NOT_FOUND.",
+        simulated=True,
+    )
     def _judge_silence(self, host: Host) -> None:
         asking, last, now = self._asking[host.id], host.last_trace, self._world.now
         if asking.closed < 0 or last is None or last.state != "follower" or host.stopping:
@@ -235,6 +245,14 @@ class RequestWatch:
                     last,
                 )
 
+    @rule(
+        "F7",
+        "JoinsAsItself",
+        "With auto-join, a node requests to become a voter with its own disk, and requests "
+        "the removal of the voter with its id and another disk. A voter whose "
+        "UpdateRaftVoter request was refused sends it again.",
+        simulated=True,
+    )
     def _judge_wish(self, host: Host, message: object) -> None:
         """F7; the leader may still refuse a request that rests on an older set of voters."""
         known = self._voters.of(host.name).get(host.id)
@@ -277,6 +295,13 @@ class RequestWatch:
                 f" sent it again for {(now - asking.refused) / 1e6:.1f} s",
             )
 
+    @rule(
+        "F6",
+        "NoHastyElection",
+        "A follower whose leader answered within a fetch timeout, also with a piece of a "
+        "snapshot, does not stand for election unless the leader resigns.",
+        simulated=True,
+    )
     def _judge_haste(self, host: Host, event: TraceEvent) -> None:
         asking, now = self._asking[host.id], self._world.now
         if asking.answered < 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
@@ -52,6 +53,13 @@ class ServiceWatch:
             fenced = code == 0 and effect.body["is_fenced"]
             self._refused[rpc.source] = "fenced" if fenced else f"refused, {code}" if code else ""
 
+    @rule(
+        "F8",
+        "EpochOfLastProcess",
+        "A registering broker reports the epoch of its previous process after a clean "
+        "shutdown, and none otherwise.",
+        simulated=True,
+    )
     def _judge_registration(self, rpc: Rpc, body: dict[str, Any]) -> None:
         life, left = self._left.get(rpc.source, (-1, -1))
         told = body["previous_broker_epoch"]
@@ -77,6 +85,13 @@ class ServiceWatch:
                     found.append(f"{host.name} ({state})")
         return found
 
+    @rule(
+        "F3",
+        "BrokersServe",
+        "Brokers are in service within 45 s after the cluster has recovered, by their own "
+        "reports and by the controller's answers.",
+        simulated=True,
+    )
     def judge(self, seconds: int) -> None:
         """Judge, ``seconds`` after the recovery of the cluster, whether all brokers serve."""
         missing = self.missing()
