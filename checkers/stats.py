@@ -32,6 +32,8 @@ def check(run: RunData) -> CheckerResult:
         error = "no operation was invoked"
     elif missed:
         error = f"never succeeded, so not tested: {', '.join(missed)}"
+        if common := _errors([call for call in run.calls if call.f in missed]):
+            error += f"; the most frequent error: {next(iter(common))}"
     return CheckerResult(
         valid="unknown" if error else True,
         stats={**_with_rate(total), "by_f": table, "never": never, "errors": _errors(run.calls)},

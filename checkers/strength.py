@@ -78,6 +78,9 @@ def check(run: RunData) -> CheckerResult:
     """Judge the run: unknown below the floor in ``test.json``, true without a floor."""
     stats = strength(run).as_stats()
     missed = below(stats, run.test.get("floor"))
+    failed = next((event.error for event in run.faults if event.error is not None), None)
+    if missed and failed is not None and not sum(stats.get("faults", {}).values()):
+        missed.append(f"the first error of a fault: {failed}")
     return CheckerResult(
         valid="unknown" if missed else True,
         stats=stats,

@@ -140,6 +140,12 @@ def test_a_kind_that_never_succeeded_was_not_tested(
         "never succeeded, so not tested: write",
     )
     assert stats.check(make_run()).valid == "unknown"
+    for error in ("refused", "no such field", "no such field"):
+        history.invoke(0, "write", 1)
+        history.end(0, "fail", error=error)
+    assert str(stats.check(make_run(history)).error).endswith(
+        "not tested: write; the most frequent error: no such field"
+    )
 
 
 def test_operations_that_are_not_required_may_always_be_refused(

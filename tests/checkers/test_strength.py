@@ -143,6 +143,10 @@ def test_faults_that_were_requested_and_never_struck_are_too_little(
     assert check(run).error == (
         "too little happened: 0 faults of restart, wire took effect, the floor is 1"
     )
+    run.__dict__["faults"] = [fault(0, "wire", ["n1"], error="n1: TypeError: no key")]
+    assert str(check(run).error).endswith("; the first error of a fault: n1: TypeError: no key")
+    run.__dict__["faults"].append(fault(1, "wire", ["n1"]))
+    assert check(run).error is None
 
 
 def test_a_floor_is_read_from_text() -> None:
