@@ -244,6 +244,18 @@ class Load(Protocol):
         ...
 
 
+class Commands(Protocol):
+    """Runs programs on the machines of nodes."""
+
+    def run_command(self, process: str, argv: Sequence[str]) -> Evidence:
+        """Run ``argv`` as root on the machine of the process; the evidence has its ``output``.
+
+        An argument ``{pid}`` becomes the pid of the process. Raises an exception if the process is
+        needed and does not run, or if the program fails. Nothing undoes the command.
+        """
+        ...
+
+
 class Leaders(Protocol):
     """Knows which node leads."""
 
@@ -264,6 +276,7 @@ UPGRADES: Capability[Upgrades] = Capability("upgrades", Upgrades)
 MEMBERSHIP: Capability[Membership] = Capability("membership", Membership)
 TORN_WRITES: Capability[TornWrites] = Capability("torn writes", TornWrites)
 LOAD: Capability[Load] = Capability("load", Load)
+COMMANDS: Capability[Commands] = Capability("commands", Commands)
 LEADERS: Capability[Leaders] = Capability("leaders", Leaders)
 
 
@@ -280,6 +293,7 @@ CAPABILITIES: tuple[Capability[Any], ...] = (
     MEMBERSHIP,
     TORN_WRITES,
     LOAD,
+    COMMANDS,
     LEADERS,
 )
 """The capabilities that families of any system use."""

@@ -12,6 +12,7 @@ from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.checkers.registry import Checker
 from kraftwreck.harness.capabilities import (
     CLOCKS,
+    COMMANDS,
     DISKS,
     HOSTS,
     LEADERS,
@@ -127,6 +128,7 @@ __all__ = [  # noqa: RUF022 - by code point
     "ArtefactError",
     "Binding",
     "CLOCKS",
+    "COMMANDS",
     "COPIED",
     "Call",
     "Capability",

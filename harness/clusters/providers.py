@@ -48,7 +48,7 @@ _FEATURES = {"drops": "packets", "packets": "links", "messages": "relay", "names
 
 _HOSTS_ONLY = "it needs real hosts, such as -c netns"
 SIMULATOR_LACKS = dict.fromkeys(
-    ("wire", "names", "limits", "hosts", "upgrades", "real time"), _HOSTS_ONLY
+    ("wire", "names", "limits", "hosts", "upgrades", "real time", "commands"), _HOSTS_ONLY
 )
 """Features of faults that the simulator lacks, each with the reason in one line."""
 

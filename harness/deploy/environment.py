@@ -12,6 +12,7 @@ from typing import Any
 
 from kraftwreck.harness.capabilities import (
     CLOCKS,
+    COMMANDS,
     DISKS,
     HOSTS,
     LEADERS,
@@ -45,7 +46,7 @@ NO_WRITE_LOSS = "its writes are in the kernel's hands; -n host loses those that 
 NO_DISKS = "its files are not known to the harness; -n host loses writes that were not fsynced"
 NO_CLOCK = "its processes do not load the library that changes their clocks"
 NO_MESSAGES = "the relay does not know its protocol"
-OFFERED = (PACKETS, MESSAGES, PROCESSES, HOSTS, LIMITS, LEADERS)
+OFFERED = (PACKETS, MESSAGES, PROCESSES, HOSTS, LIMITS, COMMANDS, LEADERS)
 """The capabilities that every plain server has."""
 LACKING: Mapping[str, str] = {
     MEMBERSHIP.name: NO_MEMBERS,
@@ -200,6 +201,20 @@ class PlainEnvironment(HostFaults):
         evidence = self.deployment.ask(node, "release")
         self._squeezed.discard(node)
         return {node: evidence}
+
+    def run_command(self, node: str, argv: Sequence[str]) -> Evidence:
+        """Run a program on the host of a process; ``{pid}`` becomes the pid of the process."""
+        host = self.deployment.host_of[node]
+        if host in self._off:
+            raise RemoteError(node, "the host is off")
+        words = list(argv)
+        if "{pid}" in words:
+            status = self.deployment.status(node)
+            if not status["running"]:
+                raise RemoteError(node, "the process does not run, so {pid} has no value")
+            words = [str(status["pid"]) if word == "{pid}" else word for word in words]
+        output = self.deployment.remotes[host].run(words).text
+        return {node: {"command": words, "output": output}}
 
     # --- hosts and clocks -----------------------------------------------------------------
 

@@ -58,6 +58,26 @@ def test_kill_leaves_no_process_and_keeps_an_image(
     assert environment.kill("n2")["n2"]["image"] == "kill-2"
 
 
+def test_command_runs_on_the_host_with_the_pid_of_the_process(
+    environment: RemoteEnvironment, remotes: dict[str, Remote]
+) -> None:
+    evidence = environment.run_command("n1", ["renice", "-n", "7", "-p", "{pid}"])["n1"]
+    pid = evidence["command"][-1]
+    assert "new priority 7" in evidence["output"]
+    assert remotes["n1"].get(f"/proc/{pid}/stat").rpartition(b")")[2].split()[16] == b"7"
+
+
+def test_command_that_fails_and_pid_of_a_killed_process_are_errors(
+    environment: RemoteEnvironment,
+) -> None:
+    with pytest.raises(RemoteError, match="n1: `false`"):
+        environment.run_command("n1", ["false"])
+    environment.kill("n1")
+    assert environment.run_command("n1", ["echo", "up"])["n1"]["output"] == "up"
+    with pytest.raises(RemoteError, match="n1: the process does not run"):
+        environment.run_command("n1", ["renice", "-n", "7", "-p", "{pid}"])
+
+
 def test_a_killed_nodes_port_is_closed_and_the_started_ones_open(
     environment: RemoteEnvironment, five: list[Host], remotes: dict[str, Remote]
 ) -> None:

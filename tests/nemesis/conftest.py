@@ -87,6 +87,10 @@ class FakeEnvironment(Environment):
         self.down.discard(node)
         return {node: {"pid": 43}}
 
+    def run_command(self, node: str, argv: Sequence[str]) -> dict[str, Any]:
+        self._did("run_command", (node, *argv))
+        return {node: {"output": ""}}
+
     def pause(self, node: str) -> dict[str, Any]:
         self._did("pause", node)
         assert node not in self.down, "no process to pause"
