@@ -15,8 +15,12 @@ from typing import Any
 import pytest
 
 from kraftwreck import api
+from kraftwreck.histories.exit_codes import BAD_ARGUMENTS
+from kraftwreck.histories.fault import FaultEvent
+from kraftwreck.histories.reading import read_lines
 
-PAGE = (Path(__file__).resolve().parent.parent / "CONTRIBUTING.md").read_text()
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 
 
 @pytest.fixture
@@ -40,18 +44,23 @@ def plugin(tmp_path: Path) -> Path:
 
 def run(plugin: Path, *arguments: str) -> dict[str, Any]:
     """Run ``kraftwreck run`` with the package; return what ``--json`` prints."""
+    done = started(plugin, *arguments)
+    assert done.stdout, done.stderr
+    printed: dict[str, Any] = json.loads(done.stdout)
+    return printed
+
+
+def started(plugin: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run ``kraftwreck run`` with the package."""
     path = os.pathsep.join(filter(None, [str(plugin), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "kraftwreck", "run", *arguments, "--json", "--no-tables"]
-    done = subprocess.run(
+    return subprocess.run(
         [*command, "--store", str(plugin / "store")],
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.stdout, done.stderr
-    printed: dict[str, Any] = json.loads(done.stdout)
-    return printed
 
 
 def test_package_imports_the_public_interface_and_nothing_else(plugin: Path) -> None:
@@ -70,6 +79,58 @@ def test_faults_of_the_package_work_in_the_simulator(plugin: Path) -> None:
     said = run(plugin, "-c", "sim", "-w", "register", "-n", "kill-first", "-t", "20", "--seed", "1")
     assert said["valid"] is True
     assert said["strength"]["faults"]["kill-first"] > 0
+
+
+def test_package_can_be_built(plugin: Path) -> None:
+    assert (plugin / "my_plugin/__init__.py").is_file(), "hatchling finds no other folder"
+
+
+def test_fault_that_runs_programs_is_refused_by_the_simulator(plugin: Path) -> None:
+    done = started(plugin, "-c", "sim", "-n", "nice", "-t", "5")
+    assert done.returncode == BAD_ARGUMENTS
+    assert "does not support the fault 'nice': it needs real hosts" in done.stderr
+
+
+def test_workload_with_verbs_runs_on_another_system_in_the_simulator(plugin: Path) -> None:
+    said = run(plugin, "raft", "-c", "sim", "-w", "memory-register", "-n", "kill", "--nodes", "3",
+               "-t", "10", "--seed", "1")  # fmt: skip
+    assert said["valid"] is True
+    assert said["checkers"]["linearizable"] is True
+
+
+def test_installed_workload_does_not_change_campaigns(plugin: Path) -> None:
+    code = "from kraftwreck.systems.kraft.simulated.campaign import drawn; print(*drawn())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(plugin)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "memory-register" not in done.stdout.split()
+
+
+def test_workload_of_kraft_in_the_docs_runs_in_the_simulator(plugin: Path) -> None:
+    page = (ROOT / "docs/workloads.md").read_text()
+    (code,) = re.findall(r"```python\n(from [^`]*KraftWorkload.*?)```", page, re.S)
+    (plugin / "my_plugin/versions.py").write_text(code)
+    points = plugin / "my_plugin-1.dist-info/entry_points.txt"
+    group = "[kraftwreck.workloads]\n"
+    entry = f"{group}versions = my_plugin.versions:WORKLOAD\n"
+    points.write_text(points.read_text().replace(group, entry))
+    said = run(plugin, "-c", "sim", "-w", "versions", "-n", "kill", "-t", "10", "--seed", "1")
+    assert said["valid"] is True
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("netns_possible")
+def test_fault_that_runs_programs_leaves_evidence_on_hosts(plugin: Path) -> None:
+    said = run(plugin, "memory", "-n", "nice", "--nodes", "2", "-t", "12", "--seed", "5",
+               "-c", "netns")  # fmt: skip
+    assert said["errors"] == []
+    events = read_lines(Path(said["run"]) / "faults.jsonl", FaultEvent)
+    measured = [told["priority"] for event in events for told in event.evidence.values()]
+    assert measured == [19, 0] * (len(events) // 2) != []
 
 
 @pytest.mark.cluster
