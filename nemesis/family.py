@@ -8,10 +8,12 @@ Families share the :class:`FaultState`.
 from __future__ import annotations
 
 import threading
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
 from kraftwreck.harness.capabilities import Capability, Environment, host_of
@@ -60,7 +62,10 @@ class Active:
         """
         evidence = self.evidence if into is None else into
         try:
-            for key, found in action().items():
+            told: object = action()
+            if not isinstance(told, Mapping):
+                raise TypeError(f"the evidence must be a mapping by name, not {told!r:.60}")
+            for key, found in told.items():
                 # A node that is killed and then wiped has the evidence of both.
                 known = evidence.get(key)
                 if isinstance(known, dict) and isinstance(found, dict):
@@ -259,8 +264,17 @@ def one_of(names: Sequence[str], leader: str | None) -> str | None:
     return next((name for name in names if host_of(name) == host_of(leader)), None)
 
 
+_MISTAKES = (AttributeError, LookupError, NameError, TypeError)
+"""Exceptions that point at a mistake in the code of a family."""
+
+
 def trouble(error: Exception, what: str = "") -> Trouble:
-    """Return the error as one line, with the action ``what`` if given."""
+    """Return the error as one line, with the action ``what`` if given.
+
+    The line of a mistake in the code ends with its file and line number.
+    """
     text = " ".join(str(error).split())
     text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if isinstance(error, _MISTAKES) and (frames := traceback.extract_tb(error.__traceback__)):
+        text += f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})"
     return Trouble.of(error, f"{what}: {text}" if what else text)

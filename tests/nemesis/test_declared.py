@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,13 +11,15 @@ import pytest
 from kraftwreck.harness.capabilities import PROCESSES
 from kraftwreck.harness.generator import Planned
 from kraftwreck.histories import plugins
+from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis.families.processes import Kill
-from kraftwreck.nemesis.family import Active, Family
+from kraftwreck.nemesis.family import Active, Family, FaultState
 from kraftwreck.nemesis.registry import families
 from kraftwreck.nemesis.registry import flaw as flaw_of_family
 from kraftwreck.workloads.planned import PlannedWorkload
 from kraftwreck.workloads.registry import flaw as flaw_of_workload
 from kraftwreck.workloads.registry import workloads
+from tests.nemesis.conftest import FakeEnvironment
 
 
 class Sound(Family):
@@ -87,6 +90,24 @@ def test_own_families_and_workloads_have_no_flaws() -> None:
         families()
     )
     assert not {name: why for name, each in workloads().items() if (why := flaw_of_workload(each))}
+
+
+def test_mistake_in_the_code_of_a_family_is_an_error_with_its_place(env: FakeEnvironment) -> None:
+    def no_evidence(name: str) -> Any:
+        return None
+
+    def no_key(name: str) -> Any:
+        return found[name]
+
+    found: dict[str, Any] = {}
+    state = FaultState(env)
+    fault = Fault(kind="sound", shape="one", at=0, duration=1, draw=1)
+    active = Active(fault, Sound(state), ("n1",))
+    assert state.each(active, ["n1"], no_evidence) == set()
+    assert state.each(active, ["n2"], no_key) == set()
+    first, second = (str(error) for error in active.errors)
+    assert first.startswith("n1: TypeError: the evidence must be a mapping by name, not None (")
+    assert re.fullmatch(r"n2: KeyError: 'n2' \(test_declared\.py:\d+\)", second)
 
 
 def test_object_with_a_flaw_is_broken_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
