@@ -18,13 +18,8 @@ import pytest
 from kraftwreck.nodes.admin.client import Client
 from kraftwreck.nodes.admin.data_directory import in_use, user
 from kraftwreck.nodes.admin.main import main
-from kraftwreck.nodes.server import properties
 
 Run = Callable[..., dict[str, Any]]
-
-moving = pytest.mark.skipif(
-    not hasattr(properties, "DATA_PLANE"), reason="copies complete where brokers store records"
-)
 
 
 def server(cluster: Any, *brokers: int) -> list[str]:
@@ -136,7 +131,6 @@ def test_a_cluster_that_is_down_is_reported(run: Run, make_cluster: Callable[...
     assert "repeat the command" in error
 
 
-@moving
 def test_an_added_broker_gets_its_share_and_nothing_else_moves(cluster: Any, run: Run) -> None:
     at = server(cluster, 2)
     run("create-topic", "t", *at, "--partitions", "12", "--replicas", "2")
@@ -158,7 +152,6 @@ def test_an_added_broker_gets_its_share_and_nothing_else_moves(cluster: Any, run
     assert (again["replicas_copied"], again["partitions_changed"]) == (0, 0)
 
 
-@moving
 def test_a_removed_broker_is_drained_stopped_unregistered_and_deleted(
     cluster: Any, run: Run
 ) -> None:
@@ -179,11 +172,13 @@ def test_a_removed_broker_is_drained_stopped_unregistered_and_deleted(
     assert (again["unregistered"], again["deleted"], again["replicas_copied"]) == ([], [], 0)
 
 
-@moving
 def test_a_broker_elsewhere_is_waited_for_and_its_data_is_named(cluster: Any, run: Run) -> None:
     run("create-topic", "t", *server(cluster, 2), "--partitions", "4", "--replicas", "2")
     at = (*server(cluster, 2), "--timeout", "0.5")
-    assert "still run after 0.5 s" in run("remove-brokers", "4", *at, status=1)["error"]
+    error = "no partition was completed"
+    while "no partition was completed" in error:  # copies may take longer on a busy machine
+        error = run("remove-brokers", "4", *at, status=1)["error"]
+    assert "still run after 0.5 s" in error
     assert cluster.stop(4) == 0
     result = run("remove-brokers", "4", *server(cluster, 2))
     where = f"127.0.0.1:{cluster.broker_ports[4]}"
@@ -191,7 +186,6 @@ def test_a_broker_elsewhere_is_waited_for_and_its_data_is_named(cluster: Any, ru
     assert registered(cluster, 2) == [2, 3]
 
 
-@moving
 def test_a_dead_broker_with_the_only_copy_is_not_removed(cluster: Any, run: Run) -> None:
     run("create-topic", "t", *server(cluster, 2), "--partitions", "3", "--replicas", "1")
     [lost] = [n for n, brokers in replicas(cluster, 2, "t").items() if brokers == [4]]
@@ -240,7 +234,6 @@ def repeat_until_done(
                 return kills, apis
 
 
-@moving
 def test_an_addition_that_is_killed_at_any_request_moves_no_more_in_the_end(
     cluster: Any, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,7 +252,6 @@ def test_an_addition_that_is_killed_at_any_request_moves_no_more_in_the_end(
     assert sum(len(set(after[n]) - set(before[n])) for n in before) == 12
 
 
-@moving
 def test_a_removal_that_is_killed_at_any_request_ends_right(
     cluster: Any, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,7 +285,6 @@ def kill_early(arguments: list[str], seed: int, kills: int) -> None:
         process.communicate()
 
 
-@moving
 def test_a_command_killed_with_kill_9_is_repeated(cluster: Any, run: Run) -> None:
     at = server(cluster, 2, 3)
     run("create-topic", "t", *at, "--partitions", "12", "--replicas", "2")
