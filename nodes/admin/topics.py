@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kraftwreck.nodes.admin.balance import Say
-from kraftwreck.nodes.admin.client import Body, refused
+from kraftwreck.nodes.admin.client import PASSING, Body, refused
 from kraftwreck.nodes.admin.cluster import Cluster
 from kraftwreck.nodes.admin.failure import AdminError
 from kraftwreck.nodes.metadata.rotated_placement import place_rotated
@@ -51,8 +51,7 @@ def create_topic(
             "replication_factor": BY_DEFAULT,
             "assignments": _assignments(cluster, partitions, replicas),
         }
-    answer = cluster.client.call("CreateTopics", {"topics": [topic], "timeout_ms": 10_000})
-    [result] = answer["topics"]
+    result = _created(cluster, topic)
     created = result["error_code"] == NONE
     if not created and result["error_code"] != TOPIC_ALREADY_EXISTS:
         raise refused(f"topic {name}", result["error_code"], result["error_message"])
@@ -68,6 +67,23 @@ def create_topic(
         "replicas": factors[-1],
         "assignment": {part["partition_index"]: part["replica_nodes"] for part in found},
     }
+
+
+def _created(cluster: Cluster, topic: Body) -> Body:
+    """Send the request until its answer is final; errors are those of the topic."""
+    found: list[Body] = []
+
+    def final() -> bool:
+        answer = cluster.client.call("CreateTopics", {"topics": [topic], "timeout_ms": 10_000})
+        found[:] = answer["topics"]
+        return found[0]["error_code"] not in PASSING
+
+    def failure() -> str:
+        error = refused(f"topic {topic['name']}", found[0]["error_code"], found[0]["error_message"])
+        return f"{error}; repeat the command"
+
+    cluster.wait_until(final, cluster.client.patience_s, failure)
+    return found[0]
 
 
 def _assignments(cluster: Cluster, partitions: int, replicas: int) -> list[Body]:
