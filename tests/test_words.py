@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,101 @@ WORDS = re.compile(
 
 _A_FILE_OF_BOTH_CORES = "the file with epoch and vote, and its effect: both cores of nodes/ have it"
 _A_LIST_OF_PATHS = "the modules that mypyc compiles, by their paths"
+
+IN_TESTS = re.compile(
+    r"kafka|broker|controller|quorum|voters?(?![a-z])|(?<![a-z])isr(?![a-z])", re.IGNORECASE
+)
+"""The words for tests and benchmarks. A test of a generic part runs it with some system, so the
+name of the default system is no finding there."""
+
+OF_A_SYSTEM: dict[str, str] = {
+    "tests/admin/": "tests of nodes/",
+    "tests/broker/": "tests of nodes/",
+    "tests/consensus/": "tests of nodes/",
+    "tests/frames/": "tests of nodes/",
+    "tests/log/": "tests of nodes/",
+    "tests/metadata/": "tests of nodes/",
+    "tests/protocol/": "tests of nodes/",
+    "tests/replication/": "tests of nodes/",
+    "tests/server/": "tests of nodes/",
+    "tests/checkers/kraft/": "tests of checkers/kraft",
+    "tests/checkers/conftest.py": "recorded runs of nodes/, most for tests of checkers/kraft",
+    "tests/checkers/test_step_rules.py": "tests of checkers/kraft",
+    "tests/systems/kraft/": "tests of systems/kraft",
+    "tests/mutants/": "tests of mutants/",
+    "tests/oracle/": "tests of oracle/",
+    "tests/regressions/": "recorded failures of nodes/",
+    "tests/checkers/jepsen/": "Jepsen has a checker of this name, which judges any log",
+    "tests/checkers/test_checker_mutants.py": "Jepsen has a checker of this name, with its paths",
+    "tests/examples/": "the example runs on both cores of nodes/, by their names",
+    "tests/simulation/": "most tests watch runs of nodes/ in the simulator",
+    "tests/clusters/test_brokers.py": "hosts of systems/kraft",
+    "tests/clusters/test_disks_and_voters.py": "hosts of systems/kraft",
+    "tests/clusters/test_kafka_client.py": "hosts of systems/kraft",
+    "tests/clusters/test_remote_admin.py": "hosts of systems/kraft",
+    "tests/clusters/test_roles.py": "hosts of systems/kraft",
+    "tests/wild/": "systems that nobody here wrote, by their names",
+    "bench/wild": "systems that nobody here wrote, by their names",
+    "bench/hosts_matrix": "measures runs of systems/kraft, with all of its options",
+    "bench/hygiene.py": "measures runs of systems/kraft, with all of its options",
+    "bench/nodes.py": "measures runs of systems/kraft, with all of its options",
+    "bench/simulator.py": "measures runs of systems/kraft, with all of its options",
+    "bench/start.py": "measures runs of systems/kraft, with all of its options",
+    "tests/seconds.json": "paths and names of all tests",
+    "bench/kafka_": "measures nodes/ beside a system that nobody here wrote",
+    "bench/quorums/": "measures the cores of nodes/",
+    "bench/push_and_pull.py": "measures the cores of nodes/",
+    "bench/codec.py": "measures nodes/",
+    "bench/image.py": "measures nodes/",
+    "bench/results/": "pages of figures, most of nodes/",
+    "tests/test_words.py": "this file names the words",
+}
+"""Tests and benchmarks, by the start of their path, of what a system has for itself; and why."""
+
+LEFT: dict[str, int] = {
+    "tests/campaigns/test_case_file.py": 5,
+    "tests/campaigns/test_reduction.py": 2,
+    "tests/campaigns/test_steering.py": 1,
+    "tests/checkers/test_check_command.py": 3,
+    "tests/checkers/test_registry.py": 5,
+    "tests/checkers/test_strength.py": 39,
+    "tests/cli/test_bad_input.py": 5,
+    "tests/cli/test_main.py": 3,
+    "tests/cli/test_nightly.py": 1,
+    "tests/cli/test_repeat.py": 6,
+    "tests/cli/test_run.py": 5,
+    "tests/cli/test_shrink.py": 7,
+    "tests/clusters/conftest.py": 1,
+    "tests/clusters/test_gateway.py": 2,
+    "tests/clusters/test_nights.py": 1,
+    "tests/clusters/test_processes.py": 2,
+    "tests/clusters/test_restarts.py": 8,
+    "tests/clusters/test_rootless.py": 1,
+    "tests/compiled/test_compiled.py": 1,
+    "tests/deploy/test_plain_system.py": 1,
+    "tests/harness/conftest.py": 1,
+    "tests/nemesis/conftest.py": 12,
+    "tests/nemesis/test_coverage.py": 3,
+    "tests/nemesis/test_default_families.py": 1,
+    "tests/nemesis/test_disks.py": 2,
+    "tests/nemesis/test_inject.py": 14,
+    "tests/nemesis/test_membership.py": 10,
+    "tests/nemesis/test_network.py": 1,
+    "tests/nemesis/test_possible.py": 2,
+    "tests/nemesis/test_restarts.py": 10,
+    "tests/nemesis/test_schedule.py": 8,
+    "tests/nemesis/test_storms.py": 5,
+    "tests/nightly/test_config.py": 2,
+    "tests/reports/test_messages.py": 3,
+    "tests/reports/test_run_report.py": 1,
+    "tests/reports/test_store_night.py": 2,
+    "tests/systems/raft/test_hosts.py": 1,
+    "tests/systems/raft/test_simulated.py": 2,
+    "tests/test_floors.py": 1,
+    "tests/vagrant/matrix.py": 2,
+}
+"""Lines of other tests that still name what only one system has; they may only become fewer. Most
+run its nodes, which have the transitions and roles that they need."""
 
 ALLOWED: dict[tuple[str, str], str] = {
     (
@@ -54,12 +150,11 @@ ALLOWED: dict[tuple[str, str], str] = {
 that each such line has (all of them: empty), and the reason."""
 
 
-def _files() -> Iterator[Path]:
-    for folder in GENERIC:
-        for path in sorted((ROOT / folder).rglob("*")):
-            ours = not any(parent.is_symlink() for parent in (path, *path.parents))
-            if ours and path.is_file() and path.suffix in KINDS and "__pycache__" not in path.parts:
-                yield path
+def _files_of(folder: str) -> Iterator[Path]:
+    for path in sorted((ROOT / folder).rglob("*")):
+        ours = not any(parent.is_symlink() for parent in (path, *path.parents))
+        if ours and path.is_file() and path.suffix in KINDS and "__pycache__" not in path.parts:
+            yield path
 
 
 def lines_with_words(name: str, text: str) -> list[str]:
@@ -78,7 +173,7 @@ def lines_with_words(name: str, text: str) -> list[str]:
 
 def _found() -> dict[str, list[str]]:
     found = {}
-    for path in _files():
+    for path in chain.from_iterable(map(_files_of, GENERIC)):
         name = str(path.relative_to(ROOT))
         if not name.startswith(GUESTS) and (lines := lines_with_words(name, path.read_text())):
             found[name] = lines
@@ -97,6 +192,29 @@ def test_each_allowed_place_is_there_and_has_a_reason() -> None:
         lines = [line for file in files for line in file.read_text().splitlines()]
         assert any(part in line and WORDS.search(line) for line in lines), (place, part)
         assert len(reason.split()) > 3, (place, part)
+
+
+def _counted_in_tests() -> dict[str, int]:
+    counted = {}
+    for folder in ("bench", "tests"):
+        for path in _files_of(folder):
+            name = str(path.relative_to(ROOT))
+            count = sum(bool(IN_TESTS.search(line)) for line in path.read_text().splitlines())
+            if count and not name.startswith(tuple(OF_A_SYSTEM)):
+                counted[name] = count
+    return counted
+
+
+def test_tests_of_generic_parts_name_what_one_system_has_in_fewer_and_fewer_lines() -> None:
+    counted = _counted_in_tests()
+    worse = {name: count for name, count in counted.items() if count > LEFT.get(name, 0)}
+    assert worse == {}, "say it in words of any system, or move the test to the system's own folder"
+    assert [name for name in LEFT if name not in counted] == [], "take what is mended off the list"
+
+
+def test_each_path_of_a_system_s_own_tests_is_there() -> None:
+    for start in OF_A_SYSTEM:
+        assert list(ROOT.glob(f"{start.rstrip('/')}*")), start
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
     python -m tests.wall_clock
 
 All others wait for events (``tests/waiting.py``), or measure virtual time or CPU time, so that a
-busy machine changes no result. Tests of Vagrant and of Apache Kafka, which ``make test`` leaves
+busy machine changes no result. Tests of Vagrant and of the oracle, which ``make test`` leaves
 out, and programs that tests start are not looked at.
 """
 

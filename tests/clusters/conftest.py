@@ -57,7 +57,7 @@ def own_state_directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="session")
 def service_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tree of node code: a small service instead of a controller."""
+    """A tree of node code: a small service instead of a node."""
     tree = tmp_path_factory.mktemp("service") / "nodes"
     tree.mkdir()
     (tree / "__init__.py").touch()

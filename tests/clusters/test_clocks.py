@@ -42,7 +42,7 @@ INCARNATION = re.compile(rb'"incarnation":\s*(\d+)')
 
 @pytest.fixture(scope="module")
 def deployed(netns_possible: None, own_state_directories: Path) -> Iterator[KraftDeployment]:
-    """Three controllers with clocks of their own."""
+    """Three nodes with clocks of their own."""
     cluster = NetnsCluster(3)
     options = RunOptions(nodes=3, seed=4, faults=("clock",))
     up = SYSTEM.deploy(cluster.up(), options, PROJECT_TREE)

@@ -50,7 +50,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def deployed(netns_possible: None, own_state_directories: Path) -> Iterator[KraftDeployment]:
-    """Three controllers with disks of their own."""
+    """Three nodes with disks of their own."""
     cluster = NetnsCluster(3)
     options = RunOptions(nodes=3, seed=4, faults=("disk",))
     up = SYSTEM.deploy(cluster.up(), options, PROJECT_TREE)

@@ -201,8 +201,8 @@ def left_of(directory: Path) -> list[str]:
     """Return the machine's leftovers of a cluster: groups, mounts, processes, links, files."""
     found = [
         str(group)
-        for controller in cgroups.SUBSYSTEMS
-        if (group := cgroups.ROOT / controller / f"kraftwreck-{directory.name}").exists()
+        for subsystem in cgroups.SUBSYSTEMS
+        if (group := cgroups.ROOT / subsystem / f"kraftwreck-{directory.name}").exists()
     ]
     found += [line for line in Path("/proc/mounts").read_text().splitlines()
               if str(directory) in line]  # fmt: skip

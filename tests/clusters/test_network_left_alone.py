@@ -44,7 +44,7 @@ while True:
 RESOLVE = """
 import socket, sys, time
 began = time.monotonic()
-try: told = socket.getaddrinfo("broker.example", 1, socket.AF_INET)[0][4][0]
+try: told = socket.getaddrinfo("peer.example", 1, socket.AF_INET)[0][4][0]
 except socket.gaierror as error: told = error.errno == socket.EAI_AGAIN and "again" or str(error)
 print(told, time.monotonic() - began)
 """

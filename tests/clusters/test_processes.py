@@ -20,7 +20,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.cluster
 
 
-def test_every_controller_gets_its_own_configuration(five: list[Host]) -> None:
+def test_every_node_gets_its_own_configuration(five: list[Host]) -> None:
     settings = Settings(seed=7, extra={"kraftwreck.extra": "x"})
     written = properties(five[1], five, settings)
     assert written["node.id"] == "2"
@@ -170,7 +170,7 @@ def test_restoring_repairs_everything_at_once(environment: RemoteEnvironment) ->
     assert environment.heal()["n1"]["packets"] == 0
 
 
-def test_there_is_no_leader_if_no_node_speaks_kafka(environment: RemoteEnvironment) -> None:
+def test_there_is_no_leader_if_no_node_speaks_its_protocol(environment: RemoteEnvironment) -> None:
     assert environment.leader() is None
 
 

@@ -172,7 +172,7 @@ def test_where_all_kinds_are_slow_they_keep_their_order(place: Place) -> None:
     assert [place.peer.answer()[0] for _ in asked] == asked
 
 
-def test_a_request_of_the_quorum_arrives_again_and_is_answered_once(place: Place) -> None:
+def test_a_request_between_nodes_arrives_again_and_is_answered_once(place: Place) -> None:
     place.set(place.rule("request", duplicate=100, again=50 * MS))
     place.peer.do("new")
     for kind in (FETCH, METADATA):

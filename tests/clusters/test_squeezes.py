@@ -38,7 +38,7 @@ def cluster(netns_possible: None, own_state_directories: Path) -> Iterator[Netns
 
 @pytest.fixture(scope="module")
 def deployed(cluster: NetnsCluster) -> Iterator[KraftDeployment]:
-    """Three controllers that can be squeezed."""
+    """Three nodes that can be squeezed."""
     up = SYSTEM.deploy(cluster.up(), RunOptions(nodes=3, seed=4, faults=("squeeze",)), PROJECT_TREE)
     assert isinstance(up, KraftDeployment)
     up.ready(PATIENCE_S)
@@ -81,8 +81,8 @@ def test_a_node_is_in_the_groups_of_its_host_and_can_burn_no_more_than_it_is_lef
     told = env.squeeze("n2", "cpu", draw_for("cpu", 10))["n2"]
     assert told["means"] == "cgroup v1"
     groups = run(env, "n2", "cat", f"/proc/{pid_of(env, 'n2')}/cgroup")
-    for controller in cgroups.SUBSYSTEMS:
-        assert f":{controller}:/kraftwreck-" in groups
+    for subsystem in cgroups.SUBSYSTEMS:
+        assert f":{subsystem}:/kraftwreck-" in groups
     # A program that would use all it gets, in the same group.
     script = """
 import os, subprocess, sys, time

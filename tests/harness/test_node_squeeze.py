@@ -18,7 +18,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_group_is_made_in_the_hierarchy_of_its_controller_and_removed(machine: Path) -> None:
+def test_a_group_is_made_in_its_hierarchy_and_removed(machine: Path) -> None:
     top = machine / "system" / "cpu"
     top.mkdir()
     (top / "cgroup.procs").touch()
@@ -30,7 +30,7 @@ def test_a_group_is_made_in_the_hierarchy_of_its_controller_and_removed(machine:
     squeeze.leave()
 
 
-def test_in_version_2_a_group_serves_all_controllers_that_are_handed_down(machine: Path) -> None:
+def test_in_version_2_a_group_serves_all_subsystems_that_are_handed_down(machine: Path) -> None:
     (machine / "system" / "cgroup.subtree_control").write_text("cpu pids\n")
     assert squeeze.group("cpu") == (machine / "system" / "kraftwreck", 2)
     assert squeeze.group("memory") is None, "nobody may limit it there"

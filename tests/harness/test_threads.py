@@ -200,8 +200,8 @@ def test_an_answer_that_makes_no_sense_is_an_info(tmp_path: Path, fake: Any) -> 
     errors = {op.error for op in run.ops() if op.type == "info"}
     (error,) = errors
     assert error is not None
-    where = "systems/kraft/workloads/controller.py:"
-    assert error.startswith(f"unusable answer: KeyError: 'controller_id' ({where}")
+    assert error.startswith("unusable answer: KeyError: ")
+    assert "(systems/kraft/workloads/" in error
 
 
 def test_a_history_that_cannot_be_written_stops_the_clients(tmp_path: Path, fake: Any) -> None:

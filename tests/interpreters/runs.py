@@ -29,7 +29,7 @@ def main() -> None:
             {
                 "implementation": platform.python_implementation(),
                 "version": list(sys.version_info[:2]),
-                "order of a set": list({"follower", "leader", "candidate", "observer", "voter"}),
+                "order of a set": list({"follower", "leader", "candidate", "observer", "witness"}),
                 "runs": runs,
             }
         )

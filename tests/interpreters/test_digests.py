@@ -18,7 +18,7 @@ import pytest
 from tests.interpreters.fetch import PYTHONS, ROOT, Python
 
 SEEDS = ("0", "1", "2", "3", "7")
-"""All workloads, static and dynamic quorums, with brokers and without."""
+"""All workloads, and all options of the default system."""
 
 
 pytestmark = pytest.mark.xdist_group("interpreters")  # they share the runs to compare with

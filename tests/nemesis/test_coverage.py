@@ -118,7 +118,7 @@ def test_a_one_way_cut_is_a_directed_pattern_only() -> None:
     assert len(reached.directed) == 1
 
 
-def test_the_quorum_moves_when_a_node_does_and_names_do_not_matter() -> None:
+def test_the_members_move_when_a_node_does_and_names_do_not_matter() -> None:
     first = [event("n1", 1, "state", "follower"), event("n2", 2, "state", "candidate")]
     swapped = [event("n2", 1, "state", "follower"), event("n1", 2, "state", "candidate")]
     assert coverage(first, [], TEST).edges == coverage(swapped, [], TEST).edges

@@ -61,7 +61,7 @@ def test_a_node_that_another_fault_holds_is_not_started(env: Any, injector: Inje
     assert done(env)[-1] == "start"
 
 
-def test_a_damaged_machine_is_replaced_where_voters_can_change(
+def test_a_damaged_machine_is_replaced_where_members_can_change(
     env: Any, injector: Injector
 ) -> None:
     started = injector.start(0, fault("flip", "n2"))

@@ -89,7 +89,7 @@ def test_a_start_that_failed_is_tried_again_at_the_end(env: Any, injector: Injec
 def test_no_vote_is_taken_while_a_replaced_machine_is_on_its_way_back(
     env: Any, injector: Injector
 ) -> None:
-    # Of three voters one has lost its disk: without another one, nobody would be elected again.
+    # Of three members one has lost its disk: without another one, nobody would be elected again.
     def change(shape: str, node: str) -> Fault:
         return Fault(at=0, kind="membership", shape=shape, duration=1, draw=11, targets=(node,))
 

@@ -38,7 +38,7 @@ BROKEN = {
     ),
     "leader": ("epochs", "two-leaders", "n2 and n4 both led epoch 7 between 4.1 s and 4.9 s."),
     "partitions": (
-        "invariants", "C4", "p3-17-0 at offset 26: leader 1010 is not in the ISR [1009, 1011].",
+        "invariants", "C4", "p3-17-0 at offset 26: leader 1010 is none of [1009, 1011].",
     ),
     "requests": ("invariants", "I22", "n1 leads epoch 3 and took snapshot (77, 1) (load)."),
 }  # fmt: skip
