@@ -2,8 +2,9 @@
 
 JSON has neither bytes nor tuples nor numbers as keys: bytes become ``{"$b": base64}``, tuples
 ``{"$t": [...]}``, and a dataclass ``{"$": its name, field: value, ...}``. Keys of decoded messages
-are identifiers, so they never begin with ``$``. A batch of records becomes
-``{"$h": [...]}`` with its header, which is all that the node knows of it.
+are identifiers, so they never begin with ``$``. Events of the data plane become
+``{"$l": [name, value, ...]}``, and a batch of records its header, ``{"$h": [...]}``, which is all that
+the node has of it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ from kraftwreck.nodes.replication import events
 from kraftwreck.nodes.replication.headers import Batch
 from kraftwreck.nodes.server import raft_wire
 
+_RECORDS: Final[tuple[type, ...]] = (
+    *get_args(events.FromShell),
+    events.FetchPart,
+    events.FetchedPart,
+)
+"""Events of the data plane: frequent, so their fields are listed without names."""
 _CLASSES: Final[dict[str, type]] = {
     cls.__name__: cls
     for cls in (
@@ -48,11 +55,10 @@ _CLASSES: Final[dict[str, type]] = {
         messages.ApiVersionsRequest,
         messages.ApiVersionsResponse,
         *raft_wire.MESSAGES,
-        *get_args(events.FromShell),
-        events.FetchPart,
-        events.FetchedPart,
+        *_RECORDS,
     )
 }
+_LISTED: Final = frozenset(cls.__name__ for cls in _RECORDS)
 _FIELDS: Final = {name: tuple(each.name for each in fields(cls)) for name, cls in _CLASSES.items()}
 _HEADER: Final = tuple(field.name for field in fields(Batch) if field.name != "handle")
 _header_of: Final = attrgetter(*_HEADER)
@@ -73,6 +79,8 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, Batch):
         return {"$h": _header_of(value)}
     kind = type(value).__name__
+    if kind in _LISTED:
+        return {"$l": [kind, *(to_plain(getattr(value, name)) for name in _FIELDS[kind])]}
     if kind in _CLASSES:
         plain: dict[str, Any] = {"$": kind}
         for name in _FIELDS[kind]:
@@ -93,6 +101,11 @@ def from_plain(value: Any) -> Any:
         return tuple(from_plain(inner) for inner in value["$t"])
     if "$h" in value:
         return Batch(*value["$h"])
+    if "$l" in value:
+        kind, *values = value["$l"]
+        if kind not in _LISTED or len(values) != len(_FIELDS[kind]):
+            raise ValueError(f"no event {kind!r} with {len(values)} fields")
+        return _CLASSES[kind](*map(from_plain, values))
     if "$" in value:
         cls = _CLASSES.get(value["$"])
         if cls is None:

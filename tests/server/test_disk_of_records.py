@@ -1,0 +1,187 @@
+"""Trouble with the disk of records: a full disk, slow work, and logs that are not needed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kraftwreck.nodes.consensus.effects import ApiReply, FlushLog, Tick
+from kraftwreck.nodes.log.batch import encode_batch
+from kraftwreck.nodes.log.media import PLAIN, Media
+from kraftwreck.nodes.log.partition.settings import LogSettings
+from kraftwreck.nodes.protocol.apis import decode_response
+from kraftwreck.nodes.protocol.codec import encode
+from kraftwreck.nodes.protocol.errors import KAFKA_STORAGE_ERROR, NONE
+from kraftwreck.nodes.replication import effects as out
+from kraftwreck.nodes.replication import events as come
+from kraftwreck.nodes.replication.replicas import Replicas
+from kraftwreck.nodes.server.data_calls import ProduceCall
+from kraftwreck.nodes.server.disk_worker import DiskWorker
+from kraftwreck.nodes.server.partition_files import PartitionFiles
+from kraftwreck.nodes.server.record_requests import ImageTopics, RecordRequests, event_of
+from kraftwreck.simulation.disk_trouble import DiskTrouble
+from kraftwreck.simulation.filesystem import Filesystem
+from tests.server.test_shell import Bench, FakeNode, run
+
+TOPIC = b"t" * 16
+KEY = (TOPIC, 0)
+NOW_MS = 1_700_000_000_000
+ROOT = Path("/data")
+
+
+class Topics:
+    """One topic, ``t``."""
+
+    def id_of(self, name: str) -> bytes | None:
+        return TOPIC if name == "t" else None
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        return "t" if topic_id == TOPIC else None
+
+
+class Leader:
+    """The only replica of a partition: core, files and answers without a network."""
+
+    def __init__(self, media: Media) -> None:
+        self.files = PartitionFiles(ROOT, lambda _: "t", LogSettings(segment_bytes=2000), media)
+        self.core = Replicas(1, 7, 0)
+        topics = cast(ImageTopics, Topics())
+        self.requests = RecordRequests(lambda _: None, topics, self.files)
+        self.answers: list[Any] = []
+        lead = come.Assignment((1,), (1,), 1, 0, 0)
+        self.step(come.Published((), {KEY: lead}, {KEY: come.Settings()}, {1: come.Peer(1, True)}))
+
+    def step(self, event: come.Event) -> list[out.Effect]:
+        """Let the core and the files handle an event; the answers see the files as they are."""
+        effects = self.core.step(event, 0, NOW_MS)
+        caused = self.files.carry_out_all(effects)
+        replies = [each for each in effects if isinstance(each, out.ReplyProduce)]
+        answers = [self._answer(each) for each in replies]
+        for each in caused:
+            self.step(each)
+            answers += self.answers
+        self.answers = answers
+        return effects
+
+    def _answer(self, effect: out.ReplyProduce) -> Any:
+        (frame,) = self.requests.frame("Produce", 9, 5, self.call, effect)
+        assert isinstance(frame, bytes)
+        body = decode_response("Produce", 9, frame)[1]
+        return body["responses"][0]["partition_responses"][0]
+
+    def produce(self, acks: int) -> tuple[int, int]:
+        """Produce one record; return error and offset."""
+        records = encode_batch(0, 0, NOW_MS, [(None, b"v" * 100)], False)
+        part = {"name": "t", "partition_data": [{"index": 0, "records": records}]}
+        body = {"acks": acks, "timeout_ms": 1000, "topic_data": [part]}
+        frame = bytearray(encode("ProduceRequest", 9, body))
+        view = memoryview(frame)
+        call = self.requests.read("Produce", 9, view, 0, token=3, wall_ms=NOW_MS)
+        assert isinstance(call, ProduceCall)
+        self.call = call
+        self.step(event_of(call))
+        (answer,) = self.answers
+        return answer["error_code"], answer["base_offset"]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_full_disk_refuses_records_until_there_is_room(acks: int, seed: int) -> None:
+    disk = Filesystem()
+    disk.make_directory(ROOT)
+    leader = Leader(disk)
+    end = 0
+    for _ in range(3):
+        assert leader.produce(acks) == (NONE, end)
+        end += 1
+    disk.trouble = DiskTrouble("full", seed)
+    refused = 0
+    for _ in range(60):
+        error, offset = leader.produce(acks)
+        if error == NONE:
+            assert offset == end
+            end += 1
+        else:
+            assert (error, offset) == (KAFKA_STORAGE_ERROR, -1)
+            refused += 1
+        partition = leader.core.partitions[KEY]
+        assert partition.log is not None
+        assert partition.log.end == partition.hw == leader.files.end_of(KEY) == end
+    assert refused, "the disk is full at some time"
+    disk.trouble = None
+    for _ in range(20):
+        assert leader.produce(acks) == (NONE, end)
+        end += 1
+    again = PartitionFiles(ROOT, lambda _: "t", LogSettings(), disk)
+    again.carry_out(out.OpenLog(KEY))
+    assert again.end_of(KEY) == end
+
+
+def test_logs_of_other_brokers_are_removed(tmp_path: Path) -> None:
+    def files() -> PartitionFiles:
+        return PartitionFiles(tmp_path, lambda topic: topic.decode()[:1], LogSettings(), PLAIN)
+
+    first = files()
+    for key in (KEY, (TOPIC, 1), (b"u" * 16, 0)):
+        first.carry_out(out.OpenLog(key))
+    first.close()
+    (tmp_path / "not-7").mkdir()
+    second = files()
+    second.keep({(TOPIC, 1)})
+    left = {path.parent.name for path in tmp_path.glob("*/*.log")}
+    assert left == {"t-1"}
+    assert (tmp_path / "not-7").is_dir(), "it has no topic id, so it is not ours"
+
+
+def test_slow_metadata_does_not_delay_records(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        node = FakeNode([ApiReply(1, {}), FlushLog()])
+        bench = Bench(tmp_path, node)
+        synced = threading.Event()
+        carried_out = bench.storage.carry_out
+
+        def slowly(effects: Any) -> None:
+            assert synced.wait(60)
+            carried_out(effects)
+
+        cast(Any, bench.storage).carry_out = slowly
+        worker = DiskWorker(loop, bench.shell.work_failed)
+        cast(Any, bench.shell)._elsewhere = worker.run
+        answered: list[Any] = []
+        bench.shell.reply_records = answered.append
+        bench.shell.submit(Tick())
+        bench.shell.submit(Tick())
+        assert len(node.events) == 1, "the quorum waits for its disk"
+        node.effects = cast(Any, [out.ReplyProduce(2, ())])
+        bench.shell.submit(cast(Any, come.ProduceReceived(2, 1, 0, ())))
+        assert answered, "records do not"
+        assert bench.diary == []
+        synced.set()
+        while len(node.events) < 3:
+            await asyncio.sleep(0.001)
+        assert bench.diary[:2] == ["durable", "reply"]
+        worker.close()
+
+    run(scenario)
+
+
+def test_failed_work_ends_the_process(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        bench = Bench(tmp_path, FakeNode())
+        worker = DiskWorker(asyncio.get_running_loop(), bench.shell.work_failed)
+
+        def fails() -> None:
+            raise OSError(5, "fsync failed")
+
+        worker.run(fails, lambda _: pytest.fail("it is not done"))
+        while bench.status is None:
+            await asyncio.sleep(0.001)
+        assert bench.status == 1
+        worker.close()
+
+    run(scenario)
