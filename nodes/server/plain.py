@@ -3,8 +3,8 @@
 JSON has neither bytes nor tuples nor numbers as keys: bytes become ``{"$b": base64}``, tuples
 ``{"$t": [...]}``, and a dataclass ``{"$": its name, field: value, ...}``. Keys of decoded messages
 are identifiers, so they never begin with ``$``. Events of the data plane become
-``{"$l": [name, value, ...]}``, and a batch of records its header, ``{"$h": [...]}``, which is all that
-the node has of it.
+``{"$l": [name, value, ...]}``, and a batch of records its header, ``{"$h": [...]}``, which is all
+that the node has of it.
 """
 
 from __future__ import annotations
