@@ -95,7 +95,7 @@ class KafkaBroker(Broker):
 
 
 class OurBroker(Broker):
-    """A broker of this project: it has the metadata and no data."""
+    """A broker of this project."""
 
     def own_properties(self) -> Mapping[str, object]:
         """Return the cluster id; Kafka reads it from the formatted directory."""

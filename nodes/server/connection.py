@@ -98,6 +98,8 @@ class Requests:
         self.submit = submit
         self.records = records
         self._endpoints = endpoints
+        self.received = bytearray(RECEIVE_BYTES)
+        """Where all connections receive; a part of a request is copied to its connection."""
         self._slots: dict[int, _Slot] = {}
         self._next = 0
 
@@ -174,10 +176,6 @@ class Requests:
         slot.connection.answer(slot, frame)
 
 
-_RECEIVED: Final = bytearray(RECEIVE_BYTES)
-"""Where all connections receive: a part of a request stays in its connection's own buffer."""
-
-
 class Connection(asyncio.BufferedProtocol):
     """A connection from one client or peer.
 
@@ -236,12 +234,12 @@ class Connection(asyncio.BufferedProtocol):
         """Return where to receive: the rest of a large frame, or the buffer of all connections."""
         if self._large is not None:
             return memoryview(self._large)[self._filled :]
-        return memoryview(_RECEIVED)
+        return memoryview(self._requests.received)
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle every frame that is complete."""
         if self._large is None:
-            self.data_received(memoryview(_RECEIVED)[:nbytes])
+            self.data_received(memoryview(self._requests.received)[:nbytes])
             return
         self._touch()
         self._filled += nbytes

@@ -57,7 +57,7 @@ class Outgoing:
     lets nobody watch that of a transport.
     """
 
-    def __init__(self, transport: asyncio.Transport, failed: Callable[[str], None]) -> None:
+    def __init__(self, transport: asyncio.Transport, failed: Callable[[str | None], None]) -> None:
         transport.set_write_buffer_limits(high=0)
         self._transport = transport
         self._failed = failed
@@ -109,7 +109,7 @@ class Outgoing:
             pass
         except OSError as error:
             self.close()
-            self._failed("" if socket < 0 or _is_gone(error) else f"cannot send: {error}")
+            self._failed(None if socket < 0 or _is_gone(error) else f"cannot send: {error}")
             return False
         if self._waiting == CLOSED:
             self._waiting = os.dup(socket)

@@ -1,0 +1,233 @@
+"""Brokers of both kinds beside each other: produce with acks=all and consume, through librdkafka.
+
+``python -m bench.brokers [--pairs 5] [--megabytes 100]`` starts one controller and three brokers of
+Apache Kafka and the same of ours (``make oracle`` first). It loads them in turns, so that both see
+the same machine, and prints the medians with their spread as a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+
+from kraftwreck.oracle.broker import Broker, KafkaBroker, OurBroker
+from kraftwreck.oracle.controller import BENCH_FLAGS, HOST
+from kraftwreck.oracle.java import java_command
+from kraftwreck.oracle.ports import free_ports
+from kraftwreck.oracle.quorum import CLUSTER_ID, KAFKA, OURS, Quorum, wait_until
+from kraftwreck.systems.kraft.client import KafkaClient
+
+BROKERS = 3
+SIZES = (100, 10_000)
+_TICKS = os.sysconf("SC_CLK_TCK")
+PATIENCE_S = 300.0
+
+
+FLAGS = ("-Xmx512m", "-Xms512m", *BENCH_FLAGS[2:])
+"""Those of Kafka's start script, with less memory."""
+
+
+class BenchBroker(KafkaBroker):
+    """A broker of Apache Kafka with all compilers."""
+
+    def own_properties(self) -> Mapping[str, object]:
+        """Return nothing but what a single machine needs."""
+        return {"offsets.topic.num.partitions": 1}
+
+    def command(self) -> list[str]:
+        """Return the command line of Kafka's server."""
+        return java_command("kafka.Kafka", [str(self.config)], FLAGS, level="WARN")
+
+
+@dataclass
+class Measured:
+    """What one load took: of the clients' clock, and of the brokers' processors."""
+
+    produced_s: float
+    produce_cpu_s: float
+    consumed_s: float
+    consume_cpu_s: float
+
+
+@dataclass
+class Side:
+    """One cluster, and what was measured of it by record size."""
+
+    name: str
+    quorum: Quorum
+    brokers: list[Broker]
+    measured: dict[int, list[Measured]] = field(default_factory=dict)
+
+    @property
+    def servers(self) -> str:
+        """Return the addresses for clients."""
+        return ",".join(broker.address for broker in self.brokers)
+
+    def cpu_s(self) -> float:
+        """Return the CPU time of all brokers."""
+        return sum(map(_cpu_s, (broker.pid for broker in self.brokers)))
+
+    def rss_mb(self) -> list[int]:
+        """Return the memory of each broker."""
+        return [_rss_kb(broker.pid) // 1024 for broker in self.brokers]
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def _rss_kb(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+
+def start(kind: str, folder: Path) -> Side:
+    """Start a cluster, and wait until its brokers serve."""
+    build = BenchBroker if kind == KAFKA else OurBroker
+    quorum = Quorum(folder / "quorum", [kind], free_ports(1))
+    quorum.format()
+    brokers: list[Broker] = [
+        build(folder / f"b{node}", node, port, CLUSTER_ID, quorum.ports, {})
+        for node, port in zip(range(100, 100 + BROKERS), free_ports(BROKERS), strict=True)
+    ]
+    side = Side(kind, quorum, brokers)
+    quorum.start()
+    for broker in brokers:
+        broker.format()
+        broker.start()
+    ids = {broker.node_id for broker in brokers}
+    wait_until("all are unfenced", lambda: all(b.knows() == ids for b in brokers), PATIENCE_S)
+    return side
+
+
+def create(side: Side, topic: str) -> None:
+    """Create a topic of one partition with three replicas."""
+    wanted = {
+        "name": topic,
+        "num_partitions": 1,
+        "replication_factor": BROKERS,
+        "configs": [{"name": "min.insync.replicas", "value": "2"}],
+    }
+    client = KafkaClient(HOST, side.brokers[0].port, "bench")
+    try:
+        answer = client.call("CreateTopics", 7, {"topics": [wanted], "timeout_ms": 9000}, 10_000)
+        assert answer.status == "ok" and answer.response["topics"][0]["error_code"] == 0, answer
+    finally:
+        client.close()
+    time.sleep(2.0)
+
+
+def load(side: Side, topic: str, size: int, count: int) -> Measured:
+    """Produce ``count`` records of ``size`` bytes, then read them again."""
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": side.servers,
+            "acks": "all",
+            "linger.ms": 5,
+            "batch.size": 64 << 10,
+            "queue.buffering.max.kbytes": 1 << 20,
+            "log_level": 0,
+        }
+    )
+    failed: list[Any] = []
+
+    def delivered(error: Any, _: Any) -> None:
+        if error is not None:
+            failed.append(error)
+
+    value = os.urandom(size)
+    cpu, began = side.cpu_s(), time.monotonic()
+    for _ in range(count):
+        while True:
+            try:
+                producer.produce(topic, value, partition=0, on_delivery=delivered)
+                break
+            except BufferError:
+                producer.poll(0.01)
+        producer.poll(0)
+    assert producer.flush(PATIENCE_S) == 0 and not failed, failed[:1]
+    produced, produce_cpu = time.monotonic() - began, side.cpu_s() - cpu
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": side.servers,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "fetch.message.max.bytes": 1 << 20,
+            "check.crcs": False,
+            "log_level": 0,
+        }
+    )
+    cpu, began = side.cpu_s(), time.monotonic()
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    left = count
+    while left > 0:
+        left -= len(consumer.consume(10_000, 1.0))
+    consumed, consume_cpu = time.monotonic() - began, side.cpu_s() - cpu
+    consumer.close()
+    return Measured(produced, produce_cpu, consumed, consume_cpu)
+
+
+def table(sides: Sequence[Side], megabytes: int) -> list[str]:
+    """Return the medians, with the smallest and the largest value, as lines of Markdown."""
+    kafka, ours = sides
+
+    def cell(values: Sequence[float]) -> str:
+        return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+
+    rows: list[tuple[str, Callable[[Measured], float]]] = [
+        ("produce, MB/s", lambda m: megabytes / m.produced_s),
+        ("produce, CPU s/GB of all brokers", lambda m: 1000 * m.produce_cpu_s / megabytes),
+        ("consume, MB/s", lambda m: megabytes / m.consumed_s),
+        ("consume, CPU s/GB of all brokers", lambda m: 1000 * m.consume_cpu_s / megabytes),
+    ]
+    lines = ["| what | Apache Kafka | ours | ratio of medians |", "|---|--:|--:|--:|"]
+    for size in SIZES:
+        for name, value in rows:
+            first, second = ([value(each) for each in side.measured[size]] for side in sides)
+            ratio = statistics.median(second) / statistics.median(first)
+            lines.append(f"| {size} B: {name} | {cell(first)} | {cell(second)} | {ratio:.2f} |")
+    lines.append(f"| RSS of each broker, MB | {kafka.rss_mb()} | {ours.rss_mb()} | |")
+    return lines
+
+
+def main() -> None:
+    """Run the measurement."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--megabytes", type=int, default=100, help="of records in each load")
+    options = parser.parse_args()
+    sides: list[Side] = []
+    with tempfile.TemporaryDirectory(prefix="kraftwreck-brokers-") as folder:
+        try:
+            for kind in (KAFKA, OURS):
+                sides.append(start(kind, Path(folder) / kind))
+            for pair in range(options.pairs + 1):
+                for size in SIZES:
+                    for side in sides:
+                        topic = f"t{pair}-{size}"
+                        create(side, topic)
+                        found = load(side, topic, size, options.megabytes * 1_000_000 // size)
+                        if pair:  # The first one warms up.
+                            side.measured.setdefault(size, []).append(found)
+                        print(f"pair {pair}, {size} B, {side.name}: {found}", flush=True)
+            print(f"load {os.getloadavg()}, {os.cpu_count()} processors")
+            print("\n".join(table(sides, options.megabytes)))
+        finally:
+            for side in sides:
+                for broker in side.brokers:
+                    broker.kill()
+                side.quorum.close()
+
+
+if __name__ == "__main__":
+    main()
