@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from functools import partial
 from typing import Any, Final
 
@@ -35,7 +35,8 @@ _FRAME: Final = 12
 class ReplicaFetches:
     """Carries out :class:`FetchFrom` and :class:`AskOffsets`; the answers are submitted as events.
 
-    The core has at most one request in flight for each leader.
+    The core has at most one request in flight for each leader. ``full`` are the logs that had no
+    room for batches of the present step.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class ReplicaFetches:
         timeout_ms: int,
         submit: Callable[[NodeEvent], None],
         later: Callable[..., object],
+        full: Set[PartitionKey] = frozenset(),
     ) -> None:
         self._node_id = node_id
         self._listener = listener
@@ -53,11 +55,19 @@ class ReplicaFetches:
         self._timeout_ms = timeout_ms
         self._submit = submit
         self._later = later
+        self._full = full
         self._links: dict[int, ReplicaLink] = {}
 
     def send(self, effect: FetchFrom | AskOffsets) -> None:
-        """Start the request; if it is not known where the leader is, it fails at once."""
-        if effect.endpoint is None:
+        """Start the request.
+
+        It fails at once if it is not known where the leader is, or if it says that batches are in
+        the log for which there was no room: the leader would count them.
+        """
+        unwritten = isinstance(effect, FetchFrom) and any(
+            part.key in self._full for part in effect.parts
+        )
+        if effect.endpoint is None or unwritten:
             failed = FetchAnswered if isinstance(effect, FetchFrom) else OffsetsAnswered
             self._later(self._submit, failed(effect.correlation, None))
             return

@@ -129,7 +129,10 @@ async def _serve(
     records = None if files is None else RecordRequests(shell.submit, topics, files)
     requests = Requests(shell.submit, config.voters, records)
     own = config.node_id
-    fetches = ReplicaFetches(own, config.address, topics, timeout_ms, shell.submit, loop.call_soon)
+    full = frozenset() if files is None else files.full
+    fetches = ReplicaFetches(
+        own, config.address, topics, timeout_ms, shell.submit, loop.call_soon, full
+    )
     shell.fetch, shell.reply_records = fetches.send, requests.reply_records
     shell.send, shell.send_api = peers.send, calls.send
     shell.reply, shell.abandon = requests.reply, requests.abandon

@@ -128,7 +128,10 @@ class _Fetches(ReplicaFetches):
         self._world, self._host = world, host
         topics = ImageTopics(lambda: _image(host))
         nowhere = Endpoint("", 0)
-        super().__init__(host.id, nowhere, topics, 0, self.events.append, self._later)
+        disk = host.disk
+        assert isinstance(disk, DataDisk)
+        full = disk.logs.full
+        super().__init__(host.id, nowhere, topics, 0, self.events.append, self._later, full)
 
     def connect(self, endpoint: Endpoint) -> ReplicaLink:
         """Return a connection through the simulated network."""
