@@ -6,11 +6,11 @@ from bisect import bisect_right
 from collections.abc import Callable
 
 from kraftwreck.checkers.kraft.deposed import slack_ns, stale_leaders, timeout_ns
+from kraftwreck.checkers.kraft.epochs import seats
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import CAPTURED_NS, CHECK_QUORUM, RESIGNATION, STEP_NS
 from kraftwreck.checkers.kraft.quorum_model.log_chain import Election
-from kraftwreck.checkers.kraft.recorded.disk_log import disk_logs
 from kraftwreck.checkers.kraft.rule import judges, rule
 from kraftwreck.histories.message import Message
 from kraftwreck.histories.trace import TraceEvent
@@ -33,46 +33,13 @@ def check(evidence: Evidence, report: Report) -> None:
     trace = evidence.trace
     if not trace.count:
         report.unseen("I18", NO_TRACE)
-    _one_leader(evidence, report)
+    report.take(seats(evidence.run).findings)
+    report.held("I1", seats(evidence.run).messages)
     for stale in stale_leaders(evidence.run, trace, [])[0]:
         report.broken("I18", stale.explanation, stale.events, limit=RESIGNATION)
     if len(trace.chain.elections) > 1:
         report.held("I18", len(trace.last_led))
     _check_quorum(evidence, report)
-
-
-def _one_leader(evidence: Evidence, report: Report) -> None:
-    """I1: a node that claims an epoch, by message or in the log, led it."""
-    leaders = {
-        epoch: (leader, "its trace") for epoch, (leader, _) in evidence.trace.leaders.items()
-    }
-    report.held("I1", len(leaders))
-
-    def claim(epoch: int, leader: int, how: str) -> None:
-        known = leaders.setdefault(epoch, (leader, how))
-        if known[0] != leader:
-            report.broken(
-                "I1",
-                f"Epoch {epoch} has two leaders: {evidence.name(known[0])} ({known[1]}) and "
-                f"{evidence.name(leader)} ({how}).",
-            )
-
-    for log in disk_logs(evidence.run):
-        for batch in log.fresh:
-            if batch.leader is not None:
-                claim(batch.epoch, batch.leader, f"LeaderChange on {log.image.node}'s disk")
-    told: set[tuple[int, int, str]] = set()
-    for api in ("BeginQuorumEpoch", "EndQuorumEpoch"):
-        for message in evidence.of(api):
-            if message.request is not None:
-                told.add((message.request.leader_epoch, message.request.leader_id, api))
-    for message in evidence.of("Fetch"):
-        answer = message.response
-        if answer is not None and answer.error == answer.partition_error == 0:
-            told.add((answer.leader_epoch, answer.leader_id, "answer to Fetch"))
-    for epoch, leader, how in sorted(told):
-        claim(epoch, leader, how)
-    report.held("I1", len(told))
 
 
 def _check_quorum(evidence: Evidence, report: Report) -> None:
