@@ -182,6 +182,13 @@ def test_i27_votes_of_a_wiped_voter_do_not_count(run: Watched) -> None:
     assert run.found == ["I27"]
 
 
+def test_i27_a_vote_for_a_lost_disk_is_not_counted_with_another(run: Watched) -> None:
+    vote(run, 2, 1)
+    run.world.wipe("n1", Disk(b"b" * 16))
+    elect(run, 1, 1, 2)
+    assert run.found == ["I27"]
+
+
 def test_i27_and_i5_hold_for_votes_that_were_given(run: Watched) -> None:
     run.voters(1, "123")
     vote(run, 2, 1)

@@ -9,7 +9,7 @@ from kraftwreck.checkers.kraft.quorum_model.replica import FOREVER, NO_DIRECTORY
 from kraftwreck.histories.trace import TraceEvent
 
 Found = str | tuple[str, list[TraceEvent]] | list[str] | None
-"""What a rule over steps returns: an explanation, one with the events that show it, or several."""
+"""The result of a rule over steps: an explanation, one with the events that show it, or several."""
 Holders = Callable[[int, int, int], "set[tuple[int, str]]"]
 """(base, epoch, last) of a batch: the (node id, directory id) of the disks that hold it."""
 
