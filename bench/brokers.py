@@ -50,7 +50,7 @@ class BenchBroker(KafkaBroker):
 
 @dataclass
 class Measured:
-    """What one load took: of the clients' clock, and of the brokers' processors."""
+    """Seconds of one load: of the clients' clock, and of the brokers' processors."""
 
     produced_s: float
     produce_cpu_s: float

@@ -21,6 +21,7 @@ from kraftwreck.nodes.replication import events as come
 from kraftwreck.nodes.replication.replicas import Replicas
 from kraftwreck.nodes.server.data_calls import ProduceCall
 from kraftwreck.nodes.server.disk_worker import DiskWorker
+from kraftwreck.nodes.server.exit_status import DISK_FAILED
 from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.nodes.server.record_requests import ImageTopics, RecordRequests, event_of
 from kraftwreck.simulation.disk_trouble import DiskTrouble
@@ -152,6 +153,13 @@ def test_slow_metadata_does_not_delay_records(tmp_path: Path) -> None:
         cast(Any, bench.storage).carry_out = slowly
         worker = DiskWorker(loop, bench.shell.work_failed)
         cast(Any, bench.shell)._elsewhere = worker.run
+        replied = asyncio.Event()
+
+        def reply(effect: Any) -> None:
+            bench.diary.append("reply")
+            replied.set()
+
+        bench.shell.reply = reply
         answered: list[Any] = []
         bench.shell.reply_records = answered.append
         bench.shell.submit(Tick())
@@ -162,8 +170,8 @@ def test_slow_metadata_does_not_delay_records(tmp_path: Path) -> None:
         assert answered, "records do not"
         assert bench.diary == []
         synced.set()
-        while len(node.events) < 3:
-            await asyncio.sleep(0.001)
+        await replied.wait()
+        assert len(node.events) == 3, "now the quorum has its second event"
         assert bench.diary[:2] == ["durable", "reply"]
         worker.close()
 
@@ -179,9 +187,7 @@ def test_failed_work_ends_the_process(tmp_path: Path) -> None:
             raise OSError(5, "fsync failed")
 
         worker.run(fails, lambda _: pytest.fail("it is not done"))
-        while bench.status is None:
-            await asyncio.sleep(0.001)
-        assert bench.status == 1
+        assert await bench.shell.exit_status == DISK_FAILED
         worker.close()
 
     run(scenario)
