@@ -300,6 +300,33 @@ def test_a_follower_refuses_a_gap() -> None:
     assert broker.core.partitions[KEY].hw == 0
 
 
+def test_a_batch_without_room_is_taken_back_and_its_producer_may_repeat_it() -> None:
+    broker = Broker()
+    broker.produce(batch(1, producer=7, sequence=0))
+    parked = broker.produce(batch(2, producer=7, sequence=1))
+    assert [type(each) for each in parked] == [out.Append]
+    assert produced(broker.step(come.AppendFailed(KEY, 1))) == (errors.KAFKA_STORAGE_ERROR, -1)
+    partition = broker.core.partitions[KEY]
+    assert partition.log is not None and partition.log.end == 1
+    again = only(broker.produce(batch(2, producer=7, sequence=1)), out.Append)
+    assert again.batch.base_offset == 1
+    assert produced(broker.fetch(2, 1)) == (errors.NONE, 0)
+    assert produced(broker.fetch(2, 2)) == (errors.NONE, 1)
+
+
+def test_a_follower_without_room_fetches_the_same_batch_later() -> None:
+    broker = Broker(leader=2)
+    fetch = only(broker.opened, out.FetchFrom)
+    part = come.FetchedPart(KEY, errors.NONE, 1, 0, (batch(1).placed(0, 3),))
+    effects = broker.step(come.FetchAnswered(fetch.correlation, (part,)))
+    following = only(effects, out.FetchFrom)
+    assert broker.step(come.AppendFailed(KEY, 0)) == []
+    assert broker.core.partitions[KEY].hw == 0
+    broker.step(come.FetchAnswered(following.correlation, ()))
+    later = [each for each in broker.wait(1000) if isinstance(each, out.FetchFrom)]
+    assert later[0].parts[0].offset == 0
+
+
 def test_an_unknown_event_is_refused() -> None:
     with pytest.raises(TypeError, match="unknown event"):
         Broker().step("nonsense")  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import confluent_kafka
@@ -261,6 +262,56 @@ def test_a_fetch_waits_for_records(brokers: Any, wait_until: Any) -> None:
     [found] = answer["responses"][0]["partitions"]
     assert found["error_code"] == 0
     assert b"at last" in found["records"]
+
+
+def test_a_client_that_does_not_read_holds_little(brokers: Any, wait_until: Any) -> None:
+    create(brokers, "unread", wait_until)
+    leader = described(brokers, 2, "unread")["leader_id"]
+    producer = confluent_kafka.Producer({"bootstrap.servers": servers(brokers), "linger.ms": 50})
+    for _ in range(40):
+        producer.produce("unread", b"x" * 900_000, partition=0)
+    assert producer.flush(LIMIT_S) == 0
+    part = {
+        "partition": 0,
+        "current_leader_epoch": -1,
+        "fetch_offset": 0,
+        "log_start_offset": -1,
+        "partition_max_bytes": 50 << 20,
+    }
+    question = {
+        "replica_id": -1,
+        "max_wait_ms": 0,
+        "min_bytes": 1,
+        "max_bytes": 50 << 20,
+        "isolation_level": 0,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [{"topic": "unread", "partitions": [part]}],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+    before = memory(brokers, leader)
+    readers = [Client(brokers.broker_ports[leader]) for _ in range(4)]
+    try:
+        for reader in readers:
+            for _ in range(60):
+                reader.send("Fetch", 12, question)
+        # Answered while all those wait: the broker has taken in what it takes of them.
+        assert described(brokers, leader, "unread")["leader_id"] == leader
+        grown = memory(brokers, leader) - before
+        assert grown < len(readers) * (8 << 20), f"{grown >> 20} MiB for {len(readers)} clients"
+        _, answer = readers[0].receive("Fetch", 12)
+        [found] = answer["responses"][0]["partitions"]
+        assert len(found["records"]) > 30 << 20
+    finally:
+        for reader in readers:
+            reader.socket.close()
+
+
+def memory(cluster: Any, node: int) -> int:
+    """Return the bytes that a process has in memory."""
+    status = Path(f"/proc/{cluster.processes[node].pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) << 10
 
 
 # --- what harms a cluster -------------------------------------------------------------------
