@@ -441,10 +441,18 @@ class PartitionFiles:
             self._elsewhere(self._write_points, _nothing)
 
     def _write_points(self) -> None:
-        self._write(RECOVERY_POINTS, self._points)
+        self._write_if_room(RECOVERY_POINTS, self._points)
 
     def _write_watermarks(self) -> None:
-        self._write(HIGH_WATERMARKS, self._watermarks)
+        self._write_if_room(HIGH_WATERMARKS, self._watermarks)
+
+    def _write_if_room(self, name: str, offsets: dict[TopicPartition, int]) -> None:
+        """Replace a checkpoint that may lag behind; on a full disk the old one stays."""
+        try:
+            self._write(name, offsets)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
 
     def _truncate(self, key: PartitionKey, end_offset: int) -> None:
         replica = self._replicas[key]

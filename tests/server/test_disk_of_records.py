@@ -113,6 +113,7 @@ def test_a_full_disk_refuses_records_until_there_is_room(acks: int, seed: int) -
         assert partition.log is not None
         assert partition.log.end == partition.hw == leader.files.end_of(KEY) == end
     assert refused, "the disk is full at some time"
+    leader.files.carry_out(leader.core.watermarks())
     disk.trouble = None
     for _ in range(20):
         assert leader.produce(acks) == (NONE, end)
