@@ -16,30 +16,30 @@ from kraftwreck.systems.simulators import everything
 BUGS = {
     "messages-first": (
         "shell.py",
-        "        try:\n            self._storage.carry_out(effects)\n",
+        "        try:\n            if self._files is not None:\n",
         "        for effect in effects:\n"
         "            if isinstance(effect, Send):\n"
         "                self.send(effect)\n"
         "        effects = [each for each in effects if not isinstance(each, Send)]\n"
-        "        try:\n            self._storage.carry_out(effects)\n",
+        "        try:\n            if self._files is not None:\n",
     ),
     "traces-first": (
         "shell.py",
-        "            self._storage.carry_out(effects)\n"
-        "            self._traces.write(effects, now, wall_us)\n",
-        "            self._traces.write(effects, now, wall_us)\n"
-        "            self._storage.carry_out(effects)\n",
+        "                self._storage.carry_out(effects)\n",
+        "                self._traces.write(effects, now, wall_us)\n"
+        "                self._storage.carry_out(effects)\n"
+        "                effects = [each for each in effects if not isinstance(each, Trace)]\n",
     ),
     "timer-not-set-again": (
         "shell.py",
-        "        self._carry_out(effects, now, wall_us)\n        self._arm()\n        if",
-        "        self._carry_out(effects, now, wall_us)\n        if",
+        "        self._step(event)\n        self._settle()\n",
+        "        self._step(event)\n",
     ),
     "disk-error-ignored": (
         "shell.py",
-        "            self._disk_failed(error, now, wall_us)\n"
-        "            return\n        except ValueError",
-        "            pass\n        except ValueError",
+        "        except (OSError, ValueError) as error:\n"
+        "            self.work_failed(error)\n            return\n",
+        "        except (OSError, ValueError):\n            pass\n",
     ),
     "flush-left-out": (
         "storage.py",
