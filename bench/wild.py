@@ -36,6 +36,7 @@ ENTRY_POINTS = """\
 [kraftwreck.systems]
 apache-kafka = apache_kafka:SYSTEM
 etcd = etcd_clients:SYSTEM
+hazelcast = hazelcast_queue:SYSTEM
 nats-jetstream = nats_jetstream:SYSTEM
 pysyncobj = pysyncobj_store:SYSTEM
 redis-sentinel = redis_sentinel:SYSTEM
@@ -93,6 +94,10 @@ UNCLEAN = (
 )
 TERMS = "[PySyncObj 201](https://github.com/bakwc/PySyncObj/issues/201)"
 SYNCS = "[nats-server 7564](https://github.com/nats-io/nats-server/issues/7564)"
+MERGES = (
+    "[Hazelcast: split-brain recovery]"
+    "(https://docs.hazelcast.com/hazelcast/5.6/network-partitioning/split-brain-recovery)"
+)
 BUGS = {
     "apache-kafka": (
         "With `acks=1` a leader acknowledges records that no other replica has. With unclean"
@@ -108,6 +113,14 @@ BUGS = {
         f"Serializable reads, which one member answers alone, may be stale: {ETCD}. In v3.5.0 to"
         " v3.5.2 a member that is killed during a large transaction may skip it for good and differ"
         f" from the others at the same position of the log: {DIFFER}."
+    ),
+    "hazelcast": (
+        "Members that do not see each other become clusters of their own, and both serve. When they"
+        f" merge, a policy decides which items remain: {MERGES}. Acknowledged items are lost, and"
+        " items may leave the queue twice. With split-brain protection a member without a majority"
+        " refuses operations."
+        " Each item has a copy on all three members. Silent members are given up after 3 s instead"
+        " of 60 s. A drain waits until all members are one cluster again."
     ),
     "nats-jetstream": (
         "A server acknowledges a message before it is on the disk: by default it syncs every two"
@@ -131,6 +144,12 @@ BUGS = {
     ),
 }
 TRIED = (
+    "NATS 2.10.22 ([nats-server 6888](https://github.com/nats-io/nats-server/issues/6888): a stream"
+    " is lost after kill -9), `-w set -n kill -t 180`: 1 run, 2,366 operations, 18 kills, valid;"
+    " `-n kill,terminate,restart -t 90`: 1 run, 1,193 operations, valid.",
+    "etcd v3.6.8 ([etcd 20418](https://github.com/etcd-io/etcd/issues/20418): stale reads after"
+    " pauses), added to the options, `-n pause -t 60 --rate 600 --concurrency 60`: 1 run, 14,042"
+    " operations, 9 pauses, valid.",
     "etcd v3.5.0, `-w txn -n kill -t 120 --rate 400 --concurrency 40` with transactions of at most"
     " 4: 1 run, 13,356 operations, 11 kills, no difference was looked for between members, valid.",
     "PySyncObj 0.3.14, `-n kill -t 60` with registers: 1 run, 676 operations, 8 kills, valid.",
@@ -141,6 +160,12 @@ TRIED = (
     " replaced.",
 )
 """Runs that did not find a bug that is there; by hand, on the machine of the table."""
+PICTURES = {
+    "etcd": "two members at one position of the log, with different states",
+    "nats-jetstream": "an acknowledged element is in no later read: the stream is empty",
+    "redis-sentinel": "an acknowledged element is in no later read",
+}
+"""The contents of the first screen of a report (:mod:`bench.wild_pictures`)."""
 COLUMNS = (
     "test", "command", "seeds", "invalid", "valid", "unknown", "first one after", "first anomaly",
 )  # fmt: skip
@@ -153,6 +178,7 @@ _SETTINGS = ("apache-kafka", "-w", "register")
 _TOPICS = ("apache-kafka", "-w", "set", "--option", "roles=apart")
 _JAVA = ("--option", "client=java")
 _GO, _STALE = ("etcd", "--option", "client=go"), ("--option", "serializable=true")
+_QUEUE = ("hazelcast", "-w", "queue", "-n", "partition", "-t", "60")
 _JETSTREAM = ("nats-jetstream", "-w", "set", "-n", "host", "-t", "180")
 _REDIS = ("redis-sentinel", "-w", "set", "-t", "60")
 TESTS = (
@@ -169,6 +195,8 @@ TESTS = (
     Test("v2.12.1", _JETSTREAM, 10, 5, 10),
     Test("v2.12.1, syncing always", (*_JETSTREAM, "--option", "sync=always"), 10, 0, 0),
     Test("v2.15.2", (*_JETSTREAM, "--option", "version=2.15.2"), 5, 0, 5),
+    Test("a queue", _QUEUE, 5, 4, 5),
+    Test("with split-brain protection", (*_QUEUE, "--option", "protection=true"), 5, 0, 5),
     Test("reads without `sync`", ("zookeeper", "--option", "sync=false", "-t", "60"), 5, 5, 5),
     Test("reads after `sync`", ("zookeeper", "-t", "60"), 10, 0, 0),
     Test("locks by ephemeral nodes", ("zookeeper", "-w", "lock", "-t", "60"), 5, 0, 5),
@@ -254,8 +282,15 @@ def page(found: Sequence[Record]) -> str:
             of = of_test(found, test)
             if of and test.words[0] == system:
                 lines.append(_row(test, of))
+        if system in PICTURES:
+            lines += ["", f"![A report: {PICTURES[system]}.]({picture(system)})"]
     lines += ["", "## Tried without a hit", "", *(f"- {line}" for line in TRIED)]
     return "\n".join(lines) + "\n"
+
+
+def picture(system: str) -> str:
+    """Return the picture of a report of ``system``, as a path in ``docs``."""
+    return f"pictures/wild-{system}.png"
 
 
 def _row(test: Test, of: Sequence[Record]) -> str:

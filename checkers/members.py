@@ -7,7 +7,7 @@ position nothing is proven: the verdict is unknown.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,6 +16,7 @@ from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.histories.members import Member
 from kraftwreck.histories.verdict import CheckerResult
 
+DIFFER: Final = "members-differ"
 _SHOWN = 5
 """Differences that an explanation names."""
 _LONGEST = 60
@@ -67,7 +68,7 @@ def _compare(one: str, other: str, members: Mapping[str, Member], findings: Find
     )
     more = len(differences) - _SHOWN
     findings.add(
-        "members-differ",
+        DIFFER,
         f"{one} and {other} are both at position {_text(members[one].position)}, but their states"
         f" differ in {len(differences)} {'places' if len(differences) > 1 else 'place'}: {shown}"
         + (f"; and {more} more." if more > 0 else "."),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kraftwreck.checkers import members
 from kraftwreck.histories.operation import Op
 from kraftwreck.histories.verdict import Anomaly, Verdict
 from kraftwreck.reports.cycle_view import CyclePicture, cycles_of, draw_cycle
@@ -222,7 +223,10 @@ def anomaly_views(
 
 
 def _rank(view: AnomalyView) -> tuple[int, float]:
-    """Sort key: contradictions among operations first, then other operations, nodes, liveness."""
+    """Sort key: members that differ come first, as they explain what clients saw; then
+    contradictions among operations, other operations, nodes, liveness."""
+    if view.type == members.DIFFER:
+        return -1, 0.0
     contradiction = view.cycle or (view.picture and view.picture.orders)
     group = 0 if contradiction else 1 if view.operations else 2
     group = 3 if is_liveness(view.type) else group

@@ -36,15 +36,16 @@ SOURCE = Path(__file__).with_name("nats_go") / "main.go"
 GO_SUM = {
     "2.12.1": "a8414689fe054502c2cd33dd989b4fbf8299456c9d44033a12c4e92a80744d57",
     "2.15.2": "782620554de77cd481ef825c8d18ae2fa823ceaf35506a863c279b724e3f5cc1",
+    "2.10.22": "a940fb316d93037aee134c86b1152b820fe482391d0c1907c2b63403ecc56c7f",
 }
-GO = {"2.12.1": "1.24.0", "2.15.2": "1.26.0"}
+GO = {"2.12.1": "1.24.0", "2.15.2": "1.26.0", "2.10.22": "1.22"}
 CLIENTS, ROUTES, MONITOR = 4222, 6222, 8222
 TIMEOUT_S = 2.0
 STREAM = "kraftwreck"
 API = "$JS.API.STREAM"
 AT_ONCE = 250
 """Requests that are sent before their replies are read."""
-WRONG_SEQUENCE, NO_MESSAGE = 10071, 10037
+WRONG_SEQUENCE, NO_MESSAGE, NO_STREAM = 10071, 10037, 10059
 MANY_KEYS = ("txn",)
 SETTINGS = """\
 server_name: {name}
@@ -96,8 +97,13 @@ class Client:
         return _value(found), found["message"]["seq"]
 
     def elements(self) -> list[Any]:
-        """Return the values of all messages of the stream."""
-        state = self.ask(f"{API}.INFO.{STREAM}")["state"]
+        """Return the values of all messages of the stream; none if the cluster knows no stream."""
+        try:
+            state = self.ask(f"{API}.INFO.{STREAM}")["state"]
+        except StreamError as error:
+            if error.code != NO_STREAM:
+                raise
+            return []
         numbers = range(state["first_seq"], state["last_seq"] + 1)
         values = []
         for start in range(0, len(numbers), AT_ONCE):
@@ -106,11 +112,11 @@ class Client:
                 for number in numbers[start : start + AT_ONCE]
             ]
             for reply in self._open().ask_all(asked):
-                error = reply.get("error")
-                if error is None:
+                refused = reply.get("error")
+                if refused is None:
                     values.append(_value(reply))
-                elif error.get("err_code") != NO_MESSAGE:
-                    raise StreamError(error)
+                elif refused.get("err_code") != NO_MESSAGE:
+                    raise StreamError(refused)
         return sorted(values)
 
     def invoke(self, op: Op) -> Completion:

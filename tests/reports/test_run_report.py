@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kraftwreck.checkers import members
 from kraftwreck.histories.reading import convert_run
 from kraftwreck.histories.verdict import Anomaly, CheckerResult, Suspicion, Verdict
 from kraftwreck.reports.run_folder import RunFolderError, load_run
@@ -117,6 +118,19 @@ def test_every_anomaly_has_its_operations_and_its_trace_events(run_copy: Path) -
         assert re.search(rf">{index}–\d+<|>\d+–{index}<", page), f"operation {index} is listed"
     assert "Trace events that prove it" in page
     assert "Not found in the history: 999999999" in page
+
+
+def test_members_that_differ_come_before_what_clients_saw(run_copy: Path) -> None:
+    file = run_copy / "results.json"
+    verdict = msgspec.json.decode(file.read_bytes(), type=Verdict)
+    seen = verdict.checkers["linearizable"].anomalies[0]
+    assert seen.operations
+    differ = Anomaly(type=members.DIFFER, explanation="n1 and n2 have other hashes.")
+    late = CheckerResult(valid=False, anomalies=[differ])
+    verdict.checkers = {"linearizable": verdict.checkers["linearizable"], "members": late}
+    file.write_bytes(msgspec.json.encode(verdict))
+    page = text_of(run_copy).partition('id="anomalies"')[2]
+    assert 0 < page.index("n1 and n2 have other hashes.") < page.index(f">{seen.type}<")
 
 
 def test_trace_times_become_history_times(run_copy: Path) -> None:
