@@ -149,7 +149,7 @@ class Limit:
 
     def update(self, context: Context, event: Event) -> Generator:
         """Pass the event on."""
-        return replace(self, inner=self.inner.update(context, event))
+        return _around(self, self.inner.update(context, event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class TimeLimit:
 
     def update(self, context: Context, event: Event) -> Generator:
         """Pass the event on."""
-        return replace(self, inner=self.inner.update(context, event))
+        return _around(self, self.inner.update(context, event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class Stagger:
 
     def update(self, context: Context, event: Event) -> Generator:
         """Pass the event on."""
-        return replace(self, inner=self.inner.update(context, event))
+        return _around(self, self.inner.update(context, event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ class Delay:
 
     def update(self, context: Context, event: Event) -> Generator:
         """Pass the event on."""
-        return replace(self, inner=self.inner.update(context, event))
+        return _around(self, self.inner.update(context, event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +316,7 @@ class OnThreads:
         """Pass the events of these threads on."""
         if not self.wanted(event.thread):
             return self
-        return replace(self, inner=self.inner.update(context.on(self.wanted), event))
+        return _around(self, self.inner.update(context.on(self.wanted), event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,7 +462,7 @@ class Map:
 
     def update(self, context: Context, event: Event) -> Generator:
         """Pass the event on."""
-        return replace(self, inner=self.inner.update(context, event))
+        return _around(self, self.inner.update(context, event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,7 +486,7 @@ class Filter:
 
     def update(self, context: Context, event: Event) -> Generator:
         """Pass the event on."""
-        return replace(self, inner=self.inner.update(context, event))
+        return _around(self, self.inner.update(context, event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -508,7 +508,7 @@ class Repeat:
 
     def update(self, context: Context, event: Event) -> Generator:
         """Pass the event on."""
-        return replace(self, inner=self.inner.update(context, event))
+        return _around(self, self.inner.update(context, event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -549,6 +549,12 @@ def _thread(context: Context) -> int:
 def _mine(context: Context) -> tuple[int, ...]:
     """Return what distinguishes a generator of one thread from those of others."""
     return context.threads if len(context.threads) == 1 else ()
+
+
+def _around(outer: Any, inner: Generator) -> Generator:
+    """Return ``outer`` around ``inner``: itself if that has not changed, as most updates do not."""
+    around: Generator = outer if inner is outer.inner else replace(outer, inner=inner)
+    return around
 
 
 def _onward(step: Step, after: Callable[[Generator, Due | Pending], Generator]) -> Step:

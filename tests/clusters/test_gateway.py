@@ -57,3 +57,11 @@ def test_an_inventory_names_the_gateway(tmp_path: Path) -> None:
     (tmp_path / "hosts.toml").write_text(format_inventory([host]))
     assert load_inventory(tmp_path / "hosts.toml") == [host]
     assert Host.from_json(host.as_json()) == host
+
+
+@pytest.mark.parametrize("through", [True, False], ids=["gateway", "at once"])
+def test_small_parts_of_a_request_are_sent_without_delay(gateway: Path, through: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        made = dial(server.getsockname(), 5.0, gateway if through else None)
+        with made:
+            assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
