@@ -10,8 +10,8 @@ and node id, so that hosts that know the same files format the same quorum by th
 
 from __future__ import annotations
 
+import os
 import socket
-import subprocess
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -38,6 +38,28 @@ from kraftwreck.nodes.server.properties import ServerConfig, load_config
 
 CONNECT_S: Final = 1.0
 SERVER: Final = ("-m", "kraftwreck.nodes")
+
+
+def _start(command: list[str], output: Path) -> int:
+    """Start a process that outlives this one, in a session of its own; return its id."""
+    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    return os.posix_spawn(
+        command[0],
+        command,
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(output), append, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+
+
+def _status(process: int) -> int | None:
+    """Return the exit status of a process that this one started, None while it runs."""
+    found, status = os.waitpid(process, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if found else None
 
 
 class Creation:
@@ -184,18 +206,11 @@ class Creation:
 
         Their output goes to a file beside their configuration. Raises AdminError if one ends.
         """
-        started: dict[int, subprocess.Popen[bytes]] = {}
+        started: dict[int, int] = {}
         for node in self._own:
             if not data_directory.in_use(self._configs[node].log_dir):
-                with self._output(node).open("ab") as output:
-                    started[node] = subprocess.Popen(
-                        self.command(node),
-                        stdin=subprocess.DEVNULL,
-                        stdout=output,
-                        stderr=output,
-                        start_new_session=True,
-                    )
-                self._say(f"node {node}: started as process {started[node].pid}")
+                started[node] = _start(self.command(node), self._output(node))
+                self._say(f"node {node}: started as process {started[node]}")
         for node in self._own:
             self._wait_for_port(node, started.get(node), patience_s)
         return sorted(started)
@@ -203,13 +218,14 @@ class Creation:
     def _output(self, node: int) -> Path:
         return self._paths[node].with_suffix(".out")
 
-    def _wait_for_port(
-        self, node: int, process: subprocess.Popen[bytes] | None, patience_s: float
-    ) -> None:
+    def _wait_for_port(self, node: int, process: int | None, patience_s: float) -> None:
         at = next(iter(self._configs[node].advertised.values()))
+        ended: int | None = None
 
         def listens(_limit: float) -> bool:
-            ended = None if process is None else process.poll()
+            nonlocal ended
+            if process is not None and ended is None:
+                ended = _status(process)
             # A node that another call of the command started may have been faster.
             if ended is not None and not data_directory.in_use(self._configs[node].log_dir):
                 raise AdminError(

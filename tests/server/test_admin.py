@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -16,7 +17,6 @@ from typing import Any
 import pytest
 
 from kraftwreck.nodes.admin.client import Client
-from kraftwreck.nodes.admin.data_directory import in_use, user
 from kraftwreck.nodes.admin.main import main
 
 Run = Callable[..., dict[str, Any]]
@@ -330,12 +330,11 @@ def test_a_cluster_is_created_from_files_also_by_a_command_that_is_killed(
 
 
 def stop_all(folder: Path) -> None:
-    """Kill the processes that hold the data directories in a folder."""
-    for directory in folder.iterdir():
-        if directory.is_dir() and in_use(directory):
-            process = user(directory)
-            assert process is not None
-            subprocess.run(["kill", "-9", str(process)], check=True)
+    """Kill the nodes whose configuration is in a folder, also those that have no lock yet."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"{folder}/".encode() in (process / "cmdline").read_bytes():
+                os.kill(int(process.name), signal.SIGKILL)
 
 
 def test_files_that_do_not_fit_together_are_refused(
