@@ -128,10 +128,9 @@ async def _serve(
     calls = Calls(config.node_id, config.address, timeout_ms, shell.submit)
     records = None if files is None else RecordRequests(shell.submit, topics, files)
     requests = Requests(shell.submit, config.voters, records)
-    own = config.node_id
     full = frozenset() if files is None else files.full
     fetches = ReplicaFetches(
-        own, config.address, topics, timeout_ms, shell.submit, loop.call_soon, full
+        config.node_id, config.address, topics, timeout_ms, shell.submit, loop.call_soon, full
     )
     shell.fetch, shell.reply_records = fetches.send, requests.reply_records
     shell.send, shell.send_api = peers.send, calls.send
