@@ -122,6 +122,7 @@ CASES = [
     ("sim --brokers ²", "give 0 to"),
     (f"sim --brokers {'9' * 5000}", "give 0 to"),
     ("sim --quorum none", "--quorum: 'none'"),
+    ("sim --records none", "--records: 'none'"),
     ("sim --style nosuch", "'--style'"),
     ("sim --style timed --steer new", "cannot be combined"),
     ("sim --floor nosuch=1", "unknown name 'nosuch'"),

@@ -38,7 +38,7 @@ class Slow:
 def test_a_voter_that_others_need_may_take_its_time_to_fetch(pace: float, recovers: bool) -> None:
     found: list[str] = []
     watch = SimpleNamespace(
-        logs=SimpleNamespace(end_of_committed=GOAL),
+        quorum=SimpleNamespace(high_watermark=GOAL),
         failures=SimpleNamespace(add=lambda kind, at, why: found.append(kind)),
     )
     _recover(cast(Any, Slow(pace)), cast(Any, watch))

@@ -34,6 +34,8 @@ from kraftwreck.simulation.network import Rpc
 from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 
 NOBODY: Final = -1
+REFUSED_US: Final = 1_000
+"""How long a refused connection takes."""
 _KEYS: Final = 1 << 48
 """A follower has one request in flight for each leader; it waits under the leader's host id above
 this (see ``Wires``)."""
@@ -95,6 +97,21 @@ class SimulatedLink:
         """Do nothing: a request in flight stays in flight."""
 
 
+class DeadLink:
+    """A connection to an address where nobody listens: each request fails."""
+
+    def __init__(self, endpoint: Endpoint, refuse: Callable[[Done], None]) -> None:
+        self.endpoint = endpoint
+        self._refuse = refuse
+
+    def call(self, api: str, most: int, make: Make, done: Done, timeout_s: float) -> None:
+        """Fail the request, as a refused connection does."""
+        self._refuse(done)
+
+    def close(self) -> None:
+        """Do nothing: nothing was opened."""
+
+
 class Followers:
     """The fetches of all brokers as followers, by process."""
 
@@ -135,7 +152,22 @@ class _Fetches(ReplicaFetches):
 
     def connect(self, endpoint: Endpoint) -> ReplicaLink:
         """Return a connection through the simulated network."""
+        try:
+            self._world.wires.find(NOBODY, endpoint)
+        except FatalError:
+            return cast(ReplicaLink, DeadLink(endpoint, self._refused))
         return cast(ReplicaLink, SimulatedLink(self._world, self._host, endpoint))
+
+    def _refused(self, done: Done) -> None:
+        """Fail a request to a leader that does not exist, such as a broker that a client plays."""
+        world, host, life = self._world, self._host, self._host.life
+
+        def fail() -> None:
+            if host.life == life and host.node is not None:
+                done(None)
+                world.deliver(host, self.events.pop() if self.events else Tick())
+
+        world.at(world.now + REFUSED_US, fail, f"refused {host.id}")
 
     def _later(self, _submit: Any, event: Any) -> None:
         """Fail a request to a leader whose address is not known."""
