@@ -42,9 +42,6 @@ pysyncobj = pysyncobj_store:SYSTEM
 redis-sentinel = redis_sentinel:SYSTEM
 zookeeper = zookeeper:SYSTEM
 
-[kraftwreck.workloads]
-produce = kafka_records:WORKLOAD
-
 [kraftwreck.checkers]
 produced = kafka_records:check
 """

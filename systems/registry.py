@@ -55,8 +55,14 @@ def configured(options: RunOptions) -> System:
 def workload_of(system: System, name: str) -> Workload:
     """Return the workload ``name`` as ``system`` runs it: its own one, else the generic one.
 
+    The ``own_workloads`` of a system, by name, are for it alone: other systems may have others of
+    that name.
+
     Raises :class:`OptionError` if there is none, or if the system lacks verbs that it needs.
     """
+    own: Mapping[str, Workload] = getattr(system, "own_workloads", {})
+    if name in own:
+        return own[name]
     if name in system.workloads:
         return workloads.find(name)
     workload: Workload = GENERIC.get(name) or workloads.find(name)

@@ -95,6 +95,7 @@ class ApacheKafka(PlainSystem):
     about = f"Apache Kafka {release.kafka_version()}: controllers and brokers of its jars"
     default_workload = WORKLOAD.name
     workloads = (WORKLOAD.name,)
+    own_workloads = {WORKLOAD.name: WORKLOAD}  # noqa: RUF012 - a declaration
     verbs: Sequence[str] = ("read", "write", "add")
     preloads = True
     client_timeout_s = 30.0
