@@ -47,6 +47,9 @@ IN_VAIN = 4
 LONG_MS = 3_000
 """The least duration of such failures: after immediate refusals a node may ask often."""
 
+VoterChange = AddRaftVoterRequest | RemoveRaftVoterRequest | UpdateRaftVoterRequest
+_VOTER_CHANGES = (AddRaftVoterRequest, RemoveRaftVoterRequest, UpdateRaftVoterRequest)
+
 
 @dataclass(slots=True)
 class _Asking:
@@ -118,9 +121,10 @@ class RequestWatch:
             self._judge_silence(host)
             asking.closed = -1
             self._judge_memory(host, effect.message)
-            self._judge_wish(host, effect.message)
-            if isinstance(effect.message, UpdateRaftVoterRequest):
-                asking.refused = -1
+            if isinstance(effect.message, _VOTER_CHANGES):
+                self._judge_wish(host, effect.message)
+                if isinstance(effect.message, UpdateRaftVoterRequest):
+                    asking.refused = -1
         else:
             asking.in_vain = 0
         asking.sent[effect.destination] = effect, host.stepped_at
@@ -253,16 +257,12 @@ class RequestWatch:
         "UpdateRaftVoter request was refused sends it again.",
         simulated=True,
     )
-    def _judge_wish(self, host: Host, message: object) -> None:
+    def _judge_wish(self, host: Host, message: VoterChange) -> None:
         """F7; the leader may still refuse a request that rests on an older set of voters."""
         known = self._voters.of(host.name).get(host.id)
         own = host.disk.directory.hex()
         knobs = self._world.knobs
         joins = isinstance(knobs, Knobs) and knobs.auto_join
-        if not isinstance(
-            message, AddRaftVoterRequest | RemoveRaftVoterRequest | UpdateRaftVoterRequest
-        ):
-            return
         directory = message.directory.hex()
         if isinstance(message, AddRaftVoterRequest):
             right = joins and known is None and directory == own
