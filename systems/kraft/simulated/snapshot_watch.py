@@ -14,7 +14,7 @@ from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import CleanLog, FinishSnapshot, InstallSnapshot
 from kraftwreck.nodes.consensus.kraft.messages import FetchSnapshotRequest
 from kraftwreck.nodes.log.snapshots import SnapshotCorruptError, snapshot_name, verify
-from kraftwreck.simulation.disk_index import Durable, SnapshotId
+from kraftwreck.simulation.disk_index import SnapshotId
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
@@ -35,7 +35,7 @@ class SnapshotWatch:
 
     # --- files ------------------------------------------------------------------------
 
-    def _on_disk(self, host: Host, effect: Durable) -> None:
+    def _on_disk(self, host: Host, effect: object) -> None:
         """Compare ``effect`` with the log and with other snapshots before it reaches the disk."""
         kind = type(effect)
         if kind is FinishSnapshot:
