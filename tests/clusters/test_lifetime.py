@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -75,11 +75,26 @@ def living_namespaces() -> set[str]:
     return set(listed.stdout.split())
 
 
+CONTROLS: list[subprocess.Popen[str]] = []
+"""The processes of one test."""
+
+
+@pytest.fixture(autouse=True)
+def no_control_process_stays() -> Iterator[None]:
+    """End the processes of a test that failed: otherwise their warning fails a later test."""
+    yield
+    while CONTROLS:
+        control = CONTROLS.pop()
+        control.kill()
+        control.wait()
+
+
 def start_control() -> tuple[subprocess.Popen[str], Path, str]:
     """Start a process that brings a cluster up; return it, its directory and a host's ip."""
     control = subprocess.Popen(
         [sys.executable, "-c", CONTROL], stdout=subprocess.PIPE, text=True, cwd=ROOT
     )
+    CONTROLS.append(control)
     assert control.stdout is not None
     with control.stdout as printed:
         directory, ip = printed.readline().split()
@@ -94,9 +109,9 @@ def test_killing_the_control_process_leaves_nothing(
     state = State.read(directory)
     assert state is not None
     uplink = Path("/sys/class/net") / state.uplink
-    own = namespaces(processes(directory))
     assert uplink.exists()
-    assert len(processes(directory)) >= 8, "supervisor, three sshds, what runs on the hosts"
+    wait_until(lambda: len(processes(directory)) >= 8, "supervisor, three sshds, three programs")
+    own = namespaces(processes(directory))
     assert len(own & living_namespaces()) >= 15, "five namespaces for each host"
     control.send_signal(number)
     control.wait()
