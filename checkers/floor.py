@@ -1,7 +1,4 @@
-"""The least that must happen in a run before its verdict may be valid.
-
-Commands that start hosts read it before anything that judges is imported.
-"""
+"""The least that must happen in a run before its verdict may be valid."""
 
 from __future__ import annotations
 

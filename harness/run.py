@@ -53,6 +53,7 @@ from kraftwreck.harness.workload import ClientSetting, Load, Workload, floor, ow
 from kraftwreck.histories import members as members_file
 from kraftwreck.histories.exit_codes import FAILED
 from kraftwreck.histories.fault import Fault
+from kraftwreck.histories.reading import convert_run
 from kraftwreck.histories.store import JsonLines, RunFolder, StoreError
 from kraftwreck.nodes.draw import draw_below
 
@@ -154,7 +155,7 @@ class TestRun:
         self._test["interrupted"] = interrupted
         if not self._disk_full:
             self._phase("store", lambda: self._folder.write_json("test.json", self._test))
-            self._phase("convert", self._convert)
+            self._phase("convert", lambda: convert_run(self._folder.path))
         self._phase("store", self._folder.complete)
         judgeable = self._deployed is not None and not self._disk_full
         return Outcome(
@@ -316,11 +317,6 @@ class TestRun:
             self._test["uncollected"] = sorted(error.hosts)
             raise
         self._collected(self._folder.path)
-
-    def _convert(self) -> None:
-        from kraftwreck.histories.reading import convert_run  # Hosts need not wait for Arrow.
-
-        convert_run(self._folder.path)
 
     def _sample_clocks(self, deployed: Disturbed) -> None:
         """Record samples of the clocks that were set, for checkers to translate times."""

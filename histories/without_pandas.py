@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from types import ModuleType
 
+import pyarrow as pa
+
 
 class _Refusing(MetaPathFinder):
     def find_spec(
@@ -29,8 +31,6 @@ def leave_pandas_out() -> None:
     """
     if "pandas" in sys.modules:
         return
-    import pyarrow as pa
-
     refusing = _Refusing()
     sys.meta_path.insert(0, refusing)
     try:

@@ -14,6 +14,7 @@ from kraftwreck.harness.run import Outcome
 from kraftwreck.histories.exit_codes import INTERRUPTED, INVALID, of_verdict
 from kraftwreck.histories.store import UNWRITTEN, link_latest
 from kraftwreck.histories.verdict import CheckerResult, Verdict
+from kraftwreck.runs.judge import judge, measured_strength
 from kraftwreck.runs.node_replay import ReplayAhead
 from kraftwreck.runs.one_run import run_on_hosts
 from kraftwreck.runs.simulated import simulated_run
@@ -65,8 +66,6 @@ class JudgedRun:
 
     def as_json(self, repeat: str, instead: str | None) -> dict[str, Any]:
         """Return it as plain values; ``instead`` is why it ran in the simulator."""
-        from kraftwreck.runs.judge import measured_strength
-
         return {
             "valid": self.verdict.valid,
             "run": str(self.outcome.folder),
@@ -108,8 +107,6 @@ def run_and_judge(
             outcome = run_on_hosts(options, cluster, tree, say, began, collected)
         if not outcome.judgeable:
             return JudgedRun(outcome, Verdict.of(_NOTHING), None)
-        from kraftwreck.runs.judge import judge  # Hosts need not wait until it is imported.
-
         tables.compute(outcome.folder)
         verdict = judge(outcome.folder, note, ahead)
         write_pages(outcome.folder, note)

@@ -11,8 +11,7 @@ from typing import get_args
 import click
 from click.core import ParameterSource
 
-from kraftwreck.cli import end_of_run
-from kraftwreck.cli.end_of_run import say
+from kraftwreck.cli.end_of_run import say, show
 from kraftwreck.cli.option_types import INTERVAL, RATE, SECONDS, SEED
 from kraftwreck.cli.own_options import OwnOptionCommand
 from kraftwreck.harness.clusters.cluster import Cluster
@@ -29,8 +28,10 @@ from kraftwreck.harness.patched_nodes import chosen_patch, tested_tree
 from kraftwreck.harness.workload import floor as least
 from kraftwreck.histories.store import make_store
 from kraftwreck.histories.system_name import DEFAULT_SYSTEM
+from kraftwreck.histories.without_pandas import leave_pandas_out
 from kraftwreck.nemesis import registry as faults_registry
 from kraftwreck.pipeline.run_tables import SparkTables
+from kraftwreck.reports.pages import write_pages
 from kraftwreck.runs.one_run import build_libraries
 from kraftwreck.runs.place import place, supported_faults
 from kraftwreck.runs.two_judges import require_elle
@@ -173,10 +174,10 @@ def _is_default(option: str) -> bool:
 def _test(
     options: RunOptions, cluster: Cluster | None, tree: Path, as_json: bool, instead: str | None
 ) -> int:
-    end_of_run.import_ahead()
+    leave_pandas_out()  # Nothing in this process needs it, and importing it takes long.
     if instead is not None:
         say(f"{instead}: running the same test in the simulator (-c sim) instead")
     say(f"{options.name}: {', '.join(options.faults) or 'no faults'}; seed {options.seed}")
-    tested = run_and_judge(options, cluster, tree, say, SparkTables(say), end_of_run.write_pages)
-    end_of_run.show(tested, repeat_command(options), as_json, instead)
+    tested = run_and_judge(options, cluster, tree, say, SparkTables(say), write_pages)
+    show(tested, repeat_command(options), as_json, instead)
     return tested.exit_code
