@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import random
-import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ from kraftwreck.oracle.broker import KafkaBroker
 from kraftwreck.oracle.java import run_tool
 from kraftwreck.oracle.ports import free_ports
 from kraftwreck.oracle.quorum import CLUSTER_ID, KAFKA, Quorum, wait_until
+from tests.killed import kill_early
 
 pytestmark = pytest.mark.oracle
 TOOLS = "org.apache.kafka.tools"
@@ -59,18 +57,6 @@ class Cluster:
         assert ran.returncode == status, ran.stderr
         result: dict[str, Any] = json.loads(ran.stdout) if status == 0 else {"error": ran.stderr}
         return result
-
-    def kill_early(self, *arguments: str, seed: int) -> None:
-        """Kill the command three times at a random moment after its first line of progress."""
-        draw = random.Random(seed)
-        for _ in range(3):
-            process = subprocess.Popen([*ADMIN, *arguments], stderr=subprocess.PIPE)
-            assert process.stderr is not None
-            process.stderr.readline()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(draw.uniform(0.0, 0.5))
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
 
     def replicas(self, topic: str) -> dict[int, list[int]]:
         created = self.admin("create-topic", topic, *self.servers)
@@ -133,7 +119,7 @@ def test_topics_brokers_added_and_removed(cluster: Cluster) -> None:
     cluster.start(ADDED)
     plan = cluster.admin("add-brokers", str(ADDED), *at, "--dry-run")
     assert plan["bytes_to_copy"] > 0, "Apache Kafka reports sizes"
-    cluster.kill_early("add-brokers", str(ADDED), *at, "--batch", "1", seed=1)
+    kill_early([*ADMIN, "add-brokers", str(ADDED), *at, "--batch", "1"], seed=1)
     cluster.admin("add-brokers", str(ADDED), *at)
     after = cluster.replicas("t")
     assert placed(after) == {FIRST: 4, STAYS: 4, ADDED: 4}
@@ -142,7 +128,7 @@ def test_topics_brokers_added_and_removed(cluster: Cluster) -> None:
 
     removed = cluster.brokers[FIRST]
     options = (str(FIRST), *at, "--data-dir", str(removed.data), "--batch", "1")
-    cluster.kill_early("remove-brokers", *options, seed=2)
+    kill_early([*ADMIN, "remove-brokers", *options], seed=2)
     cluster.admin("remove-brokers", *options)
     assert not removed.data.exists()
     assert placed(cluster.replicas("t")) == {STAYS: 6, ADDED: 6}

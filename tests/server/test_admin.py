@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -18,8 +17,10 @@ import pytest
 
 from kraftwreck.nodes.admin.client import Client
 from kraftwreck.nodes.admin.main import main
+from tests.killed import kill_early
 
 Run = Callable[..., dict[str, Any]]
+ADMIN = [sys.executable, "-m", "kraftwreck.nodes.admin"]
 
 
 def server(cluster: Any, *brokers: int) -> list[str]:
@@ -270,27 +271,12 @@ def test_a_removal_that_is_killed_at_any_request_ends_right(
     assert sum(len(set(after[n]) - set(before[n])) for n in before) == 8
 
 
-def kill_early(arguments: list[str], seed: int, kills: int) -> None:
-    """Start a command as a process and kill it at a random moment, some times."""
-    draw = random.Random(seed)
-    command = [sys.executable, "-m", "kraftwreck.nodes.admin", *arguments]
-    for _ in range(kills):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        assert process.stderr is not None
-        # The first line is progress: the command has begun to change something.
-        process.stderr.readline()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(draw.uniform(0.0, 0.5))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-
-
 def test_a_command_killed_with_kill_9_is_repeated(cluster: Any, run: Run) -> None:
     at = server(cluster, 2, 3)
     run("create-topic", "t", *at, "--partitions", "12", "--replicas", "2")
     data = str(cluster.path(4, "data"))
     options = ["4", *at, "--batch", "2", "--data-dir", data]
-    kill_early(["remove-brokers", *options], seed=3, kills=3)
+    kill_early([*ADMIN, "remove-brokers", *options], seed=3)
     run("remove-brokers", *options)
     assert not Path(data).exists()
     assert registered(cluster, 2) == [2, 3]
@@ -316,7 +302,7 @@ def test_a_cluster_is_created_from_files_also_by_a_command_that_is_killed(
     files = configs(tmp_path, cluster, [1, 2, 3, 4])
     command = ["create-cluster", *files, "--start", "--wait"]
     try:
-        kill_early(command, seed=dynamic, kills=3)
+        kill_early([*ADMIN, *command], seed=dynamic)
         run(*command)
         result = run(*command)
         assert (result["formatted"], result["started"]) == ([], [])
