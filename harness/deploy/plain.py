@@ -54,6 +54,7 @@ class PlainSystem(ABC):
 
     - ``name``, ``about``: for ``kraftwreck list``
     - ``workloads``, ``default_workload``: workloads whose operations its client understands
+    - ``own_workloads``: workloads of this system alone, by names that other systems may use, too
     - ``checkers``: checkers of every run, besides those of the workload
     - ``verbs``: the operations that its client understands
     - ``unsupported``: more fault families that make no sense, with the reason of each
@@ -67,6 +68,7 @@ class PlainSystem(ABC):
     about: str
     default_workload: str
     workloads: Sequence[str]
+    own_workloads: Mapping[str, Workload] = {}
     checkers: Sequence[str] = ()
     verbs: Sequence[str] = ()
     unsupported: Mapping[str, str] = {}

@@ -105,6 +105,15 @@ class OfVerbs:
         self.verbs = verbs
 
 
+def test_a_workload_of_one_system_comes_before_others_of_its_name() -> None:
+    system: Any = OfVerbs("read", "write")
+    mine: Any = object()
+    system.own_workloads = {"register": mine, "leader": mine}
+    assert workload_of(system, "register") is mine
+    assert workload_of(system, "leader") is mine
+    assert workload_of(OfVerbs("read", "write"), "register") == GENERIC["register"]  # type: ignore[arg-type]
+
+
 def test_a_workload_whose_verbs_are_missing_is_refused_in_one_line() -> None:
     system: Any = OfVerbs("read", "write")
     assert workload_of(system, "register") == GENERIC["register"]
