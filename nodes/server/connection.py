@@ -163,7 +163,7 @@ class Requests:
         assert self.records is not None and slot.call is not None
         if isinstance(answer, Silent):
             if self.records.closes(slot.call, answer):
-                # Only this tells a producer with acks 0 that something is wrong.
+                # A producer with acks 0 gets no response, so a closed connection is its only error.
                 slot.connection.close("a Produce with acks 0 failed")
             else:
                 slot.connection.answer(slot, [])

@@ -52,7 +52,7 @@ def poll(client: LogClient, most_bytes: int) -> Generator[Call | Pause, Answer, 
             client.positions[key] = Position(start)
         by_node.setdefault(leader.node, []).append(key)
     for node, keys in by_node.items():
-        # What was read is told only at the end: an error of one node must not hide it.
+        # The error is returned at the end: an error of one node must not hide records of others.
         error = (yield from _fetch(client, node, keys, most_bytes, found)) or error
     return found, error
 
