@@ -38,6 +38,7 @@ from kraftwreck.harness.capabilities import MEMBERSHIP
 from kraftwreck.harness.clusters.providers import DEFAULT_NODES
 from kraftwreck.nemesis.registry import families
 from kraftwreck.nodes.draw import draw_below
+from kraftwreck.systems.kraft.options import PRODUCE
 from kraftwreck.workloads.registry import workloads
 
 NONE, ALL = "none", "all"
@@ -126,6 +127,8 @@ def cell(number: int) -> Cell:
 
     quorum = one((STATIC, DYNAMIC), "quorum")
     nodes = one((WITHOUT, BROKERS, COMBINED), "nodes")
+    if workload == PRODUCE:
+        nodes = BROKERS
     if faults in families():
         if MEMBERSHIP in families()[faults].needs:
             quorum = DYNAMIC

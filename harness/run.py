@@ -253,8 +253,13 @@ class TestRun:
 
     def _gateways(self) -> tuple[str, ...]:
         """Return the nodes to which writes go: in half of the runs those that elect no leader."""
-        others = self._nodes[self._layout.electing :]
-        return others if draw_below(2, self._options.seed, "gateways") else ()
+        drawn = draw_below(2, self._options.seed, "gateways") == 1
+        return self._nodes[self._layout.electing :] if drawn else self._needed_gateways()
+
+    def _needed_gateways(self) -> tuple[str, ...]:
+        """Return the nodes that elect no leader if the workload sends everything to them."""
+        needed = getattr(self._workload, "through_gateways", False)
+        return self._nodes[self._layout.electing :] if needed else ()
 
     def _wait(self, driver: Threads, watch: _Watch) -> None:
         limit = self._options.time_limit_s
@@ -348,7 +353,7 @@ class TestRun:
             return
         self._say("final operations")
         # A new client: the first thread's own may have been cut off during an operation.
-        client = self._deployed.client(self._workload, self._setting(0, ()))
+        client = self._deployed.client(self._workload, self._setting(0, self._needed_gateways()))
         self._driver.final(planned, client)
 
     def _inspect(self, deployed: Inspected) -> None:

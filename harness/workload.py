@@ -62,7 +62,8 @@ class Load:
 class Workload(Protocol):
     """The operations of clients. Stateless between calls except through its arguments.
 
-    It may have the attributes ``owed`` (:func:`owed`) and ``floor`` (:func:`floor`).
+    It may have the attributes ``owed`` (:func:`owed`), ``floor`` (:func:`floor`) and
+    ``through_gateways``: its clients send everything to the nodes that elect no leader.
     """
 
     name: str

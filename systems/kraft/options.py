@@ -110,9 +110,13 @@ class KraftOptions:
         Raises :class:`OptionError`, one line.
         """
         mine = cls.parsed(options.system_options)
-        if options.workload == PRODUCE and not (mine.brokers or mine.combined):
-            return replace(mine, brokers=MOST_BROKERS)
-        return mine
+        if options.workload != PRODUCE or mine.brokers:
+            return mine
+        if mine.combined:
+            raise OptionError(
+                "-w produce needs brokers of their own: use --brokers, not --combined"
+            )
+        return replace(mine, brokers=MOST_BROKERS)
 
     @classmethod
     def parsed(cls, given: Sequence[str]) -> KraftOptions:

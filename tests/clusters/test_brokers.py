@@ -15,6 +15,7 @@ from kraftwreck.harness.options import RunOptions
 from kraftwreck.harness.remote.session import on_all
 from kraftwreck.systems.kraft.client import KafkaClient
 from kraftwreck.systems.kraft.system import SYSTEM, KraftDeployment
+from tests.clusters.whole_run import assert_valid_and_replayed, carry_out, fault
 
 pytestmark = pytest.mark.cluster
 READY_S = 300.0
@@ -105,3 +106,16 @@ def test_five_combined_nodes(deploy: Callable[..., KraftDeployment]) -> None:
     told = ask(deployed, leader, "Metadata", {"topics": None})
     assert [broker["node_id"] for broker in told["brokers"]] == [1, 2, 3, 4, 5]
     assert len(told["topics"][0]["partitions"]) == 6
+
+
+def test_a_run_with_records_is_valid_and_replays(
+    netns_possible: None, own_state_directories: Path, tmp_path: Path
+) -> None:
+    """This seed sends writes of other workloads to controllers."""
+    options = RunOptions(
+        workload="produce", faults=("kill",), time_limit_s=8, nodes=3, seed=3, store=tmp_path
+    )
+    folder = carry_out(options, [fault(2.0, "kill", "one", 1.5, "n5")])
+    assert_valid_and_replayed(folder, 6)
+    history = (folder / "history.jsonl").read_text()
+    assert history.count('"f":"send"') > 20

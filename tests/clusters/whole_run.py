@@ -1,4 +1,4 @@
-"""Whole runs of the metadata workload on namespace hosts, with the faults a test has chosen."""
+"""Whole runs on namespace hosts, with the faults a test has chosen."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def carry_out(options: RunOptions, schedule: Sequence[Fault], *, disks: bool = F
     outcome = TestRun(
         dataclasses.replace(options, floor="none"),
         system=SYSTEM,
-        workload=workloads.find("metadata"),
+        workload=workloads.find(options.workload),
         schedule=list(schedule),
         injector=Injector,
         cluster=NetnsCluster(len(SYSTEM.layout(options).roles), disks=disks),

@@ -157,7 +157,7 @@ def drawn(options: RunOptions) -> Knobs:
 
 def _needs(workload: Workload) -> bool:
     """Whether the clients of ``workload`` send all their requests to brokers."""
-    return bool(getattr(workload, "through_brokers", False))
+    return bool(getattr(workload, "through_gateways", False))
 
 
 def _boot_all(world: World, names: Sequence[str], seed: int) -> None:

@@ -51,7 +51,7 @@ class ProduceWorkload(KraftWorkload):
     checkers: Sequence[str] = ("stats", "produced", "epochs", "invariants")
     owed = ("send", "poll")
     floor = Floor(share=0.05)
-    through_brokers = True
+    through_gateways = True
     clients = (6, 8, 12, 16)
     rate_per_client = 5.0
     """Replicas lag behind only while there are records to fetch."""
