@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kraftwreck.oracle.java import Ran
-from tests.server.conftest import Cluster, eventually
+from tests.server.conftest import UNHURRIED, Cluster
 
 pytestmark = pytest.mark.oracle
 Tool = Callable[..., Ran]
@@ -21,7 +21,7 @@ COUNT = 500
 @pytest.fixture(scope="module")
 def brokers(apache_kafka: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One controller and three brokers."""
-    cluster = Cluster(tmp_path_factory.mktemp("records"), 1, brokers=3)
+    cluster = Cluster(tmp_path_factory.mktemp("records"), 1, brokers=3, extra=UNHURRIED)
     cluster.start()
     cluster.controller()
     cluster.serving()
@@ -36,15 +36,7 @@ def servers(cluster: Any) -> tuple[str, str]:
 def create(cluster: Any, tool: Tool, name: str) -> None:
     size = ("--partitions", "1", "--replication-factor", "3", "--config", "min.insync.replicas=2")
     tool(f"{TOOLS}.TopicCommand", *servers(cluster), "--create", "--topic", name, *size)
-
-    def known() -> bool:
-        told = [
-            cluster.ask_broker(node, "Metadata", 12, {"topics": [{"name": name}]})["topics"][0]
-            for node in cluster.broker_ports
-        ]
-        return all(each["partitions"] and each["partitions"][0]["leader_id"] > 0 for each in told)
-
-    eventually(known, f"all brokers know {name}")
+    cluster.leading(name)
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "-1"])

@@ -29,8 +29,11 @@ FAST = {
     "controller.quorum.append.linger.ms": 2,
 }
 """Short timers: loopback answers at once."""
-UNHURRIED: dict[str, object] = {"controller.quorum.fetch.timeout.ms": 60_000}
-"""For clusters whose leader stays: nobody is missed on a busy machine either."""
+UNHURRIED: dict[str, object] = {
+    "controller.quorum.fetch.timeout.ms": 60_000,
+    "broker.session.timeout.ms": 60_000,
+}
+"""For clusters whose leaders stay: nobody is missed on a busy machine either."""
 CLUSTER_ID = "loopback-cluster"
 
 
@@ -230,6 +233,37 @@ class Cluster:
             return all(self.alive(node) == brokers for node in brokers)
 
         eventually(unfenced, f"brokers {brokers} are unfenced")
+
+    def described(self, node: int, topic: str) -> dict[str, Any]:
+        """Return partition 0 of a topic as the broker of ``node`` knows it."""
+        body = {"topics": [{"name": topic}]}
+        found = self.ask_broker(node, "Metadata", 12, body)["topics"][0]
+        unknown = {"leader_id": -1, "isr_nodes": []}
+        partition: dict[str, Any] = found["partitions"][0] if found["partitions"] else unknown
+        return partition
+
+    def leading(self, topic: str) -> None:
+        """Wait until every broker that runs knows one leader of partition 0, and it serves.
+
+        The metadata name a leader before its log is open. Until then it refuses requests, and a
+        produce with acks=0 would be lost.
+        """
+        brokers = [node for node in self.broker_ports if node in self.processes]
+        part = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -2}
+        body = {
+            "replica_id": -1,
+            "isolation_level": 0,
+            "topics": [{"name": topic, "partitions": [part]}],
+        }
+
+        def serves() -> bool:
+            leaders = {self.described(node, topic)["leader_id"] for node in brokers}
+            if len(leaders) > 1 or not leaders <= set(brokers):
+                return False
+            answer = self.ask_broker(leaders.pop(), "ListOffsets", 7, body)
+            return bool(answer["topics"][0]["partitions"][0]["error_code"] == 0)
+
+        eventually(serves, f"a leader of {topic} serves")
 
     def controller(self) -> int:
         """Return the active controller; it is waited for."""

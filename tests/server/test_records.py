@@ -14,7 +14,7 @@ import confluent_kafka
 import pytest
 
 from kraftwreck.nodes.server.reexecution import replay
-from tests.server.conftest import Client, Cluster
+from tests.server.conftest import UNHURRIED, Client, Cluster
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -32,8 +32,8 @@ def servers(cluster: Any) -> str:
     return ",".join(f"127.0.0.1:{port}" for port in cluster.broker_ports.values())
 
 
-def create(cluster: Any, name: str, wait_until: Any, replicas: int = 3, **configs: str) -> None:
-    """Create a topic of one partition, and wait until all brokers know its leader."""
+def create(cluster: Any, name: str, replicas: int = 3, **configs: str) -> None:
+    """Create a topic of one partition, and wait until its leader serves."""
     values = {"min.insync.replicas": "2"} | {
         key.replace("_", "."): value for key, value in configs.items()
     }
@@ -48,17 +48,7 @@ def create(cluster: Any, name: str, wait_until: Any, replicas: int = 3, **config
         alive[0], "CreateTopics", 7, {"topics": [topic], "timeout_ms": 9000}
     )
     assert answer["topics"][0]["error_code"] == 0, answer
-
-    def known() -> bool:
-        return all(described(cluster, node, name)["leader_id"] > 0 for node in alive)
-
-    wait_until(known, f"all brokers know {name}")
-
-
-def described(cluster: Any, node: int, name: str) -> dict[str, Any]:
-    """Return the partition of a topic as one broker knows it."""
-    found = cluster.ask_broker(node, "Metadata", 12, {"topics": [{"name": name}]})["topics"][0]
-    return found["partitions"][0] if found["partitions"] else {"leader_id": -1, "isr_nodes": []}
+    cluster.leading(name)
 
 
 def consume(cluster: Any, name: str, count: int, start: int = 0) -> list[Any]:
@@ -87,7 +77,7 @@ def consume(cluster: Any, name: str, count: int, start: int = 0) -> list[Any]:
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One controller and three brokers, for the tests that do them no harm."""
-    cluster = Cluster(tmp_path_factory.mktemp("records"), 1, brokers=3)
+    cluster = Cluster(tmp_path_factory.mktemp("records"), 1, brokers=3, extra=UNHURRIED)
     cluster.start()
     cluster.controller()
     cluster.serving()
@@ -100,9 +90,9 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
-def test_kcat_reads_what_it_wrote(brokers: Any, wait_until: Any, acks: str) -> None:
+def test_kcat_reads_what_it_wrote(brokers: Any, acks: str) -> None:
     topic = f"kcat-{acks}"
-    create(brokers, topic, wait_until)
+    create(brokers, topic)
     lines = [f"line {number}" for number in range(EVERYTHING)]
 
     def kcat(*arguments: str, given: bytes = b"") -> str:
@@ -118,11 +108,9 @@ def test_kcat_reads_what_it_wrote(brokers: Any, wait_until: Any, acks: str) -> N
 
 @pytest.mark.parametrize("options", [{"acks": "0"}, {"acks": "1"}, {"enable.idempotence": True}])
 @pytest.mark.parametrize("codec", ["none", "gzip", "lz4", "zstd", "snappy"])
-def test_confluent_reads_what_it_wrote(
-    brokers: Any, wait_until: Any, options: dict[str, Any], codec: str
-) -> None:
+def test_confluent_reads_what_it_wrote(brokers: Any, options: dict[str, Any], codec: str) -> None:
     topic = f"confluent-{codec}-{'-'.join(map(str, options.values()))}"
-    create(brokers, topic, wait_until)
+    create(brokers, topic)
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": servers(brokers), "compression.type": codec, **options}
     )
@@ -143,13 +131,11 @@ def test_confluent_reads_what_it_wrote(
 
 
 @pytest.mark.parametrize("options", [{"acks": 0}, {"acks": 1}, {"acks": "all"}])
-def test_kafka_python_reads_what_it_wrote(
-    brokers: Any, wait_until: Any, options: dict[str, Any]
-) -> None:
+def test_kafka_python_reads_what_it_wrote(brokers: Any, options: dict[str, Any]) -> None:
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
     topic = f"python-{options['acks']}"
-    create(brokers, topic, wait_until)
+    create(brokers, topic)
     where = servers(brokers).split(",")
     idempotent = options["acks"] == "all"
     producer = KafkaProducer(bootstrap_servers=where, enable_idempotence=idempotent, **options)
@@ -175,13 +161,11 @@ def test_kafka_python_reads_what_it_wrote(
 
 
 @pytest.mark.parametrize("options", [{"acks": 1}, {"enable_idempotence": True}])
-def test_aiokafka_reads_what_it_wrote(
-    brokers: Any, wait_until: Any, options: dict[str, Any]
-) -> None:
+def test_aiokafka_reads_what_it_wrote(brokers: Any, options: dict[str, Any]) -> None:
     import aiokafka
 
     topic = "aio-" + "-".join(options)
-    create(brokers, topic, wait_until)
+    create(brokers, topic)
 
     async def scenario() -> list[int]:
         producer = aiokafka.AIOKafkaProducer(bootstrap_servers=servers(brokers), **options)
@@ -205,12 +189,12 @@ def test_aiokafka_reads_what_it_wrote(
     assert asyncio.run(asyncio.wait_for(scenario(), LIMIT_S)) == list(range(EVERYTHING))
 
 
-def test_records_are_deleted_and_looked_up_by_time(brokers: Any, wait_until: Any) -> None:
+def test_records_are_deleted_and_looked_up_by_time(brokers: Any) -> None:
     from confluent_kafka import admin as untyped
 
     admin = cast(Any, untyped)
     topic = "deleted"
-    create(brokers, topic, wait_until)
+    create(brokers, topic)
     producer = confluent_kafka.Producer({"bootstrap.servers": servers(brokers), "linger.ms": 0})
     for number in range(10):
         producer.produce(topic, b"x", partition=0, timestamp=1000 * (number + 1))
@@ -231,9 +215,9 @@ def test_records_are_deleted_and_looked_up_by_time(brokers: Any, wait_until: Any
     assert [each.offset() for each in consume(brokers, topic, 6, 4)] == list(range(4, 10))
 
 
-def test_a_fetch_waits_for_records(brokers: Any, wait_until: Any) -> None:
-    create(brokers, "awaited", wait_until)
-    leader = described(brokers, 2, "awaited")["leader_id"]
+def test_a_fetch_waits_for_records(brokers: Any) -> None:
+    create(brokers, "awaited")
+    leader = brokers.described(2, "awaited")["leader_id"]
     part = {
         "partition": 0,
         "current_leader_epoch": -1,
@@ -264,9 +248,9 @@ def test_a_fetch_waits_for_records(brokers: Any, wait_until: Any) -> None:
     assert b"at last" in found["records"]
 
 
-def test_a_client_that_does_not_read_holds_little(brokers: Any, wait_until: Any) -> None:
-    create(brokers, "unread", wait_until)
-    leader = described(brokers, 2, "unread")["leader_id"]
+def test_a_client_that_does_not_read_holds_little(brokers: Any) -> None:
+    create(brokers, "unread")
+    leader = brokers.described(2, "unread")["leader_id"]
     producer = confluent_kafka.Producer({"bootstrap.servers": servers(brokers), "linger.ms": 50})
     for _ in range(40):
         producer.produce("unread", b"x" * 900_000, partition=0)
@@ -297,7 +281,7 @@ def test_a_client_that_does_not_read_holds_little(brokers: Any, wait_until: Any)
             for _ in range(60):
                 reader.send("Fetch", 12, question)
         # Answered while all those wait: the broker has taken in what it takes of them.
-        assert described(brokers, leader, "unread")["leader_id"] == leader
+        assert brokers.described(leader, "unread")["leader_id"] == leader
         grown = memory(brokers, leader) - before
         assert grown < len(readers) * (8 << 20), f"{grown >> 20} MiB for {len(readers)} clients"
         _, answer = readers[0].receive("Fetch", 12)
@@ -367,7 +351,7 @@ def test_killed_leaders_lose_nothing_acknowledged(
     cluster = make_cluster(1, brokers=3, extra=SESSION)
     cluster.start()
     cluster.serving()
-    create(cluster, "kept", wait_until)
+    create(cluster, "kept")
     writer = Writer(cluster, "kept", **{"enable.idempotence": idempotent})
     writer.start()
 
@@ -377,13 +361,13 @@ def test_killed_leaders_lose_nothing_acknowledged(
 
     for _ in range(2):
         acknowledged(300)
-        leader = described(cluster, min(cluster.broker_ports), "kept")["leader_id"]
+        leader = cluster.described(min(cluster.broker_ports), "kept")["leader_id"]
         cluster.kill(leader)
         acknowledged(300)
         cluster.start(leader)
         cluster.serving()
         wait_until(
-            lambda node=leader: len(described(cluster, node, "kept")["isr_nodes"]) == 3,
+            lambda node=leader: len(cluster.described(node, "kept")["isr_nodes"]) == 3,
             "all replicas are in sync",
         )
     writer.stop()
