@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -15,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kraftwreck.histories.parquet import write_table
 from kraftwreck.histories.tables import HistoryError
 from kraftwreck.pipeline.changes import Changes, changes
-from kraftwreck.pipeline.compute import Computed, compute
+from kraftwreck.pipeline.compute import Computed, Measured, complete, compute, judge, measure
 from kraftwreck.pipeline.fleet import SOURCES, fleet
 from kraftwreck.pipeline.gold import ANALYSIS, conform
 from kraftwreck.pipeline.gold_frames import open_table
@@ -45,26 +46,52 @@ def _nothing(_: str) -> None:
 
 
 def analyze_run(spark: SparkSession, folder: Path) -> dict[str, Any]:
-    """Write the gold tables of the run in ``folder`` to its ``analysis``; return the summary.
+    """Judge the run in ``folder``, and write its tables; see :meth:`OneRun.finish`."""
+    run = OneRun(spark, folder)
+    with ThreadPoolExecutor(1, "judge") as pool:
+        judged = pool.submit(lambda: judge(spark, [run.folder]).toArrow())
+        run.measure()
+    return run.finish(judged.result())
 
-    Raises :class:`~pipeline.java.PipelineError` when the run cannot be read.
-    """
-    begun = monotonic()
-    folder = folder.resolve()
-    with scratch("silver") as place:
-        done = compute(spark, [folder], lambda table: place / table, at_once=True)
-        try:
-            if done.refused:
-                raise PipelineError(f"no run can be read: {done.refused[run_id(folder)]}")
-        finally:
-            done.release()
-    tables = {name: _sorted(conform(done.tables[name], schema)) for name, schema in PER_RUN.items()}
-    target = folder / ANALYSIS
-    target.mkdir(exist_ok=True)
-    for name, table in tables.items():
-        write_table(table, target / f"{name}.parquet")
-    taken = round(monotonic() - begun, 3)
-    return {**of_tables(tables), "analysis": str(target), "skipped": [], "seconds": taken}
+
+class OneRun:
+    """The analysis of the run in ``folder``, which need not have been judged when it begins."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.folder = folder.resolve()
+        self._spark = spark
+        self._seconds = 0.0
+        self._measured: Measured | None = None
+
+    def measure(self) -> None:
+        """Compute what follows from the run's records, once."""
+        if self._measured is None:
+            begun = monotonic()
+            with scratch("silver") as place:
+                self._measured = measure(self._spark, self.folder, lambda table: place / table)
+            self._seconds += monotonic() - begun
+
+    def finish(self, findings: pa.Table) -> dict[str, Any]:
+        """Write the gold tables to the folder's ``analysis``; return the summary.
+
+        ``findings`` are the checkers' results. Raises :class:`~pipeline.java.PipelineError` when
+        the run cannot be read.
+        """
+        self.measure()
+        begun = monotonic()
+        assert self._measured is not None
+        done = complete(self._measured, findings)
+        if done.refused:
+            raise PipelineError(f"no run can be read: {done.refused[run_id(self.folder)]}")
+        tables = {
+            name: _sorted(conform(done.tables[name], schema)) for name, schema in PER_RUN.items()
+        }
+        target = self.folder / ANALYSIS
+        target.mkdir(exist_ok=True)
+        for name, table in tables.items():
+            write_table(table, target / f"{name}.parquet")
+        taken = round(self._seconds + monotonic() - begun, 3)
+        return {**of_tables(tables), "analysis": str(target), "skipped": [], "seconds": taken}
 
 
 def analyze_store(

@@ -51,6 +51,14 @@ class Handle:
         folder = run_folder or self._complete_folder()
         return self.ask({"run": str(folder.resolve())}, timeout_s=timeout_s)
 
+    def measure(self, run_folder: Path, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Compute the tables of a complete run that need no verdict; see :meth:`finish`."""
+        self.ask({"measure": str(run_folder.resolve())}, timeout_s=timeout_s)
+
+    def finish_judged(self, run_folder: Path, *, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+        """Compute the other tables after :meth:`measure`, with the verdict in ``results.json``."""
+        return self.ask({"judged": str(run_folder.resolve())}, timeout_s=timeout_s)
+
     def analyze(
         self, store: Path, *, forget_removed: bool = False, timeout_s: float
     ) -> dict[str, Any]:

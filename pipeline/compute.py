@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,21 +55,73 @@ class Computed:
             frame.unpersist()
 
 
+@dataclass
+class Measured:
+    """The tables of one run that follow from its records, without its verdict."""
+
+    done: Computed
+    tests: Tests
+    written: list[Row]
+
+
+def measure(spark: SparkSession, folder: Path, place: Callable[[str], Path]) -> Measured:
+    """Compute the tables of the run in ``folder`` that need no verdict, and collect them.
+
+    ``place`` returns the folder for the silver files of a table, which are not needed afterwards.
+    """
+    done = Computed()
+    tests = _described([folder], done)
+    written = _write_silver(spark, [folder for folder, _, _ in tests.values()], place)
+    _refuse(done, written)
+    done.tables = collect(*_opened(spark, done, written))
+    return Measured(done, tests, written)
+
+
+def complete(run: Measured, findings: pa.Table) -> Computed:
+    """Return all tables of one run, given the checkers' results (``judging.FINDINGS``)."""
+    done = run.done
+    done.tables |= collected_tables(findings)
+    told = needed(findings)
+    _refuse(done, [row for row in told if row["table"] == judging.REFUSED])
+    good = {name: test for name, test in run.tests.items() if name not in done.refused}
+    told = [row for row in told if row["run"] in good]
+    _add_runs(done, run.written, good, told, collected_by_run(done.tables))
+    return done
+
+
 def compute(
     spark: SparkSession,
     folders: Sequence[Path],
     place: Callable[[str], Path],
     watch: Callable[[str], None] = lambda _: None,
-    *,
-    at_once: bool = False,
 ) -> Computed:
     """Compute the tables of the runs in ``folders``.
 
     ``place`` returns the folder for the silver files of a table. Call :meth:`Computed.release`
-    when the frames have been written. ``at_once`` is for a single run: its silver files are written
-    while it is judged, and all its tables are collected: no frames are left.
+    when the frames have been written.
     """
     done = Computed()
+    tests = _described(folders, done)
+    written = _write_silver(spark, [folder for folder, _, _ in tests.values()], place)
+    _refuse(done, written)
+    watch("silver")
+    findings = judge(spark, [t[0] for run, t in tests.items() if run not in done.refused]).cache()
+    done.cached.append(findings)
+    told = in_driver(findings)
+    _refuse(done, [row for row in told if row["table"] == judging.REFUSED])
+    operations, trace = _opened(spark, done, written)
+    done.frames = of_findings(findings.where(~F.col("run").isin(list(done.refused))))
+    done.frames |= {**of_operations(operations), "leaders": leaders(trace)}
+    done.cached.append(done.frames[BY_SECOND])
+    by_run = _by_run(done.frames.pop(BY_SECOND), operations)
+    watch("judged")
+    good = {run: test for run, test in tests.items() if run not in done.refused}
+    _add_runs(done, written, good, [row for row in told if row["run"] in good], by_run)
+    return done
+
+
+def _described(folders: Sequence[Path], done: Computed) -> Tests:
+    """Return the runs that can be read; note the others in ``done``."""
     tests: Tests = {}
     for folder in folders:
         try:
@@ -78,37 +129,7 @@ def compute(
             tests[run_id(folder)] = (folder, test, describe(folder, test))
         except HistoryError as error:
             done.refused[run_id(folder)] = str(error)
-    all_folders = [folder for folder, _, _ in tests.values()]
-    if at_once:
-        with ThreadPoolExecutor(1, "judge") as pool:
-            judged = pool.submit(_judge_at_once, spark, all_folders)
-            written = _write_silver(spark, all_folders, place)
-            _refuse(done, written)
-            watch("silver")
-            done.tables = collect(*_opened(spark, done, written))
-            watch("gold")
-        findings_here = judged.result()
-        done.tables |= collected_tables(findings_here)
-        told = needed(findings_here)
-        _refuse(done, [row for row in told if row["table"] == judging.REFUSED])
-        by_run = collected_by_run(done.tables)
-    else:
-        written = _write_silver(spark, all_folders, place)
-        _refuse(done, written)
-        watch("silver")
-        findings = _judge(spark, [t[0] for run, t in tests.items() if run not in done.refused])
-        done.cached.append(findings)
-        told = in_driver(findings)
-        _refuse(done, [row for row in told if row["table"] == judging.REFUSED])
-        operations, trace = _opened(spark, done, written)
-        done.frames = of_findings(findings.where(~F.col("run").isin(list(done.refused))))
-        done.frames |= {**of_operations(operations), "leaders": leaders(trace)}
-        done.cached.append(done.frames[BY_SECOND])
-        by_run = _by_run(done.frames.pop(BY_SECOND), operations)
-    watch("judged")
-    good = {run: test for run, test in tests.items() if run not in done.refused}
-    _add_runs(done, written, good, [row for row in told if row["run"] in good], by_run)
-    return done
+    return tests
 
 
 def _refuse(done: Computed, rows: list[Row]) -> None:
@@ -176,18 +197,13 @@ def _write_silver(
     return found
 
 
-def _judge(spark: SparkSession, folders: list[Path], *, cached: bool = True) -> DataFrame:
+def judge(spark: SparkSession, folders: list[Path]) -> DataFrame:
+    """Return the results (``judging.FINDINGS``) of the checkers for the runs in ``folders``."""
     rows: list[tuple[str, ...]] = [(run_id(f), str(f), str(f)) for f in folders]
-    if rows:
-        frame = _frame(spark, rows, judging.RUNS)
-        findings = frame.mapInArrow(judging.findings, judging.FINDINGS)
-    else:
-        findings = spark.createDataFrame([], judging.FINDINGS)
-    return findings.cache() if cached else findings
-
-
-def _judge_at_once(spark: SparkSession, folders: list[Path]) -> pa.Table:
-    return _judge(spark, folders, cached=False).toArrow()
+    if not rows:
+        return spark.createDataFrame([], judging.FINDINGS)
+    frame = _frame(spark, rows, judging.RUNS)
+    return frame.mapInArrow(judging.findings, judging.FINDINGS)
 
 
 def _by_run(by_second: DataFrame, operations: DataFrame) -> dict[str, Row]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +17,7 @@ from kraftwreck.histories.plugins import plugins
 from kraftwreck.histories.verdict import Anomaly, Suspicion, Validity
 from kraftwreck.nemesis.coverage import Coverage, coverage
 from kraftwreck.pipeline.apart import Died, Tell, apart
-from kraftwreck.pipeline.runs import read_test, recorded_verdict
+from kraftwreck.pipeline.runs import read_test, recorded_verdict, run_id
 from kraftwreck.pipeline.silver import one_line
 
 Batches = Iterable[pa.RecordBatch]
@@ -65,12 +65,20 @@ def findings(batches: Batches) -> Iterator[pa.RecordBatch]:
     ``coverage``."""
     plugins(GROUP)  # Imported here, once, and not again in every separate process.
     for row in _rows(batches):
-        try:
-            rows = survived(Path(row["folder"]))
-        except Exception as error:
-            rows = [{"table": REFUSED, "error": one_line(error, row["folder"])}]
-        rows = [{"run": row["run"], **each} for each in rows]
-        yield pa.RecordBatch.from_pylist(rows, schema=_FINDINGS)
+        yield from _of_run(Path(row["folder"]), row["run"], survived).to_batches()
+
+
+def recorded(folder: Path) -> pa.Table:
+    """Return the rows of :func:`findings` for a run that has been judged, without judging again."""
+    return _of_run(folder, run_id(folder), _as_recorded)
+
+
+def _of_run(folder: Path, run: str, rows_of: Callable[[Path], list[Row]]) -> pa.Table:
+    try:
+        rows = rows_of(folder)
+    except Exception as error:
+        rows = [{"table": REFUSED, "error": one_line(error, str(folder))}]
+    return pa.Table.from_pylist([{"run": run, **each} for each in rows], schema=_FINDINGS)
 
 
 def survived(folder: Path) -> list[Row]:
@@ -119,21 +127,34 @@ def judged(
     for name in names:
         if name in dead:
             rows += _told(name, "computed", WORDS["unknown"], dead[name], [])
-    for name, told in recorded_verdict(folder).items():
-        if name not in verdict.checkers and name not in dead:
-            anomalies = msgspec.convert(told.get("anomalies") or [], list[Anomaly])
-            valid = WORDS[told.get("valid", "unknown")]
-            rows += _told(name, "recorded", valid, told.get("error"), anomalies)
-            suspicions = msgspec.convert(told.get("suspicions") or [], list[Suspicion])
-            rows += _suspected(name, "recorded", suspicions)
+    told = {
+        name: each
+        for name, each in recorded_verdict(folder).items()
+        if name not in verdict.checkers and name not in dead
+    }
+    rows += _from_results(told)
     tell(COUNTING)
-    reached, how = _reached(folder, data, dead.get(COUNTING))
-    rows.append({"table": COUNTING, "error": how})
-    for counter in _COUNTERS:
-        rows += [
-            {"table": "coverage", "counter": counter, "item": item}
-            for item in sorted(getattr(reached, counter))
-        ]
+    return rows + _reached(folder, data, dead.get(COUNTING))
+
+
+def _as_recorded(folder: Path) -> list[Row]:
+    told = recorded_verdict(folder)
+    rows = _from_results(told)
+    data = RunData.from_folder(folder)
+    if "keys" in (told.get("linearizable", {}).get("stats") or {}):
+        rows += _keys(data)
+    return rows + _reached(folder, data, None)
+
+
+def _from_results(checkers: Mapping[str, Row]) -> list[Row]:
+    """Return the rows of checkers as ``results.json`` has them."""
+    rows: list[Row] = []
+    for name, told in checkers.items():
+        anomalies = msgspec.convert(told.get("anomalies") or [], list[Anomaly])
+        valid = WORDS[told.get("valid", "unknown")]
+        rows += _told(name, "recorded", valid, told.get("error"), anomalies)
+        suspicions = msgspec.convert(told.get("suspicions") or [], list[Suspicion])
+        rows += _suspected(name, "recorded", suspicions)
     return rows
 
 
@@ -169,8 +190,20 @@ def _finding(number: int, found: Anomaly) -> Row:
     }
 
 
-def _reached(folder: Path, data: RunData, dead: str | None) -> tuple[Coverage, str]:
-    """Return the coverage of the run, and whether it was recorded or is counted now.
+def _reached(folder: Path, data: RunData, dead: str | None) -> list[Row]:
+    """Return the rows of the run's coverage, and whether it was recorded or is counted now."""
+    reached, how = _coverage(folder, data, dead)
+    rows: list[Row] = [{"table": COUNTING, "error": how}]
+    for counter in _COUNTERS:
+        rows += [
+            {"table": "coverage", "counter": counter, "item": item}
+            for item in sorted(getattr(reached, counter))
+        ]
+    return rows
+
+
+def _coverage(folder: Path, data: RunData, dead: str | None) -> tuple[Coverage, str]:
+    """Return the coverage of the run and its source.
 
     Errors must not affect the verdict: then the coverage is empty, and the reason is returned.
     """

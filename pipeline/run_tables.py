@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kraftwreck.histories.verdict import Verdict
 from kraftwreck.pipeline.background import Handle, start
 from kraftwreck.pipeline.java import PipelineError
 
@@ -19,7 +19,7 @@ class SparkTables:
         self._say = say
         self._pool = ThreadPoolExecutor(1, "spark")
         self._starting: Future[Handle | None] | None = None
-        self._summary: Future[dict[str, Any] | None] | None = None
+        self._measured: Future[Callable[[], dict[str, Any]] | None] | None = None
 
     def begin(self, folder: Path) -> None:
         """Start Spark in the background for the run in ``folder``; return at once."""
@@ -35,22 +35,25 @@ class SparkTables:
     def compute(self, folder: Path) -> None:
         """Start computing the tables of the complete run, in the background."""
         if self._starting is not None:
-            self._summary = self._pool.submit(self._compute, self._starting, folder)
+            self._measured = self._pool.submit(self._measure, self._starting, folder)
 
-    def _compute(self, starting: Future[Handle | None], folder: Path) -> dict[str, Any] | None:
+    def _measure(
+        self, starting: Future[Handle | None], folder: Path
+    ) -> Callable[[], dict[str, Any]] | None:
         handle = starting.result()
-        return None if handle is None else handle.finish(folder)
+        if handle is None:
+            return None
+        handle.measure(folder)
+        return partial(handle.finish_judged, folder)
 
-    def finish(self, verdict: Verdict) -> dict[str, Any] | None:
-        """Wait for the tables; return their summary, None without them.
-
-        The same checkers judged the run in this process and in Spark; if the verdicts differ,
-        an error is printed.
-        """
-        if self._summary is None:
+    def finish(self) -> dict[str, Any] | None:
+        """Complete the tables of the run, which has been judged; return their summary, None without
+        them."""
+        if self._measured is None:
             return None
         try:
-            summary = self._summary.result()
+            finish = self._measured.result()
+            summary = None if finish is None else finish()
         except PipelineError as error:
             self._say(f"no Spark tables: {error}")
             return None
@@ -63,11 +66,6 @@ class SparkTables:
                 f" {summary['lost_commits']} lost commits"
             )
         self._say(f"tables:  {summary['analysis']} (Spark, {summary['seconds']:.1f} s{found})")
-        if summary["valid"] != verdict.valid:
-            self._say(
-                f"error: Spark's verdict is {summary['valid']}, this process's {verdict.valid}:"
-                " the checkers are not deterministic, please report it"
-            )
         return summary
 
     def close(self) -> None:

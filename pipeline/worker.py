@@ -3,7 +3,9 @@
 ``python -m kraftwreck.pipeline.worker MASTER small|large PARENT`` prints ``{"ready": seconds}``
 when Spark is up (and for small jobs warm). Then it prints one line for each line on stdin: the
 result, or ``{"error": …}``. A request is ``{"run": folder}``, ``{"check": …}``
-(:func:`pipeline.keyed.serve`) or ``{"store": folder, "forget_removed": bool}``.
+(:func:`pipeline.keyed.serve`) or ``{"store": folder, "forget_removed": bool}``. Of a run that is
+being judged elsewhere, ``{"measure": folder}`` computes what needs no verdict, and after it
+``{"judged": folder}`` the rest.
 The process ends when stdin does. It ends at once
 when its parent, with the pid ``PARENT``, is killed, even if that happens before this code runs.
 """
@@ -30,8 +32,9 @@ from kraftwreck.histories.operation import Op
 from kraftwreck.histories.parquet import write_history, write_table
 from kraftwreck.histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, to_table
 from kraftwreck.histories.trace import TraceEvent
-from kraftwreck.pipeline.analysis import analyze_run, analyze_store
+from kraftwreck.pipeline.analysis import OneRun, analyze_run, analyze_store
 from kraftwreck.pipeline.java import PipelineError
+from kraftwreck.pipeline.judging import recorded
 from kraftwreck.pipeline.keyed import serve as check
 from kraftwreck.pipeline.session import session
 
@@ -66,8 +69,9 @@ def main() -> None:
             _say(answers, {"ready": round(monotonic() - begun, 3)})
             if size == "small":
                 rehearse(spark)
+            requests = _Requests(spark)
             for line in sys.stdin.buffer:
-                _say(answers, _serve(spark, line))
+                _say(answers, requests.serve(line))
             # The class archive of a first session is written while the session stops.
     except PipelineError as error:
         _say(answers, {"error": str(error)})
@@ -80,7 +84,6 @@ def _end_with(parent: int) -> None:
 
     A JVM that is starting does not notice that by itself: it fails to write its port where Python
     expects it, and keeps running.
-    for its port, and stays.
     """
     while os.getppid() == parent:
         sleep(_PARENT_CHECK_S)
@@ -94,19 +97,39 @@ def _end_with(parent: int) -> None:
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-def _serve(spark: SparkSession, line: bytes) -> dict[str, Any]:
-    try:
-        request = msgspec.json.decode(line, type=dict[str, Any])
+class _Requests:
+    """Serves requests; ``_run`` is the run that was measured last."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._run: OneRun | None = None
+
+    def serve(self, line: bytes) -> dict[str, Any]:
+        """Return the result of the request in ``line``, or its error."""
+        try:
+            return self._serve(msgspec.json.decode(line, type=dict[str, Any]))
+        except Exception as error:
+            text = str(error).strip().splitlines()
+            return {"error": text[0] if text else type(error).__name__}
+
+    def _serve(self, request: dict[str, Any]) -> dict[str, Any]:
+        spark = self._spark
         if "run" in request:
             return analyze_run(spark, Path(request["run"]))
+        if "measure" in request:
+            self._run = OneRun(spark, Path(request["measure"]))
+            self._run.measure()
+            return {"measured": request["measure"]}
+        if "judged" in request:
+            run, self._run = self._run, None
+            if run is None or run.folder != Path(request["judged"]):
+                raise PipelineError(f"{request['judged']} was not measured")
+            return run.finish(recorded(run.folder))
         if "check" in request:
             return check(spark, request["check"])
         return analyze_store(
             lambda: spark, Path(request["store"]), forget_removed=request["forget_removed"]
         )
-    except Exception as error:
-        text = str(error).strip().splitlines()
-        return {"error": text[0] if text else type(error).__name__}
 
 
 def _say(answers: Any, answer: dict[str, Any]) -> None:

@@ -36,8 +36,8 @@ class Tables(Protocol):
         """Begin to compute, if it was prepared."""
         ...
 
-    def finish(self, verdict: Verdict) -> Any:
-        """Wait for the tables; return a summary as plain values."""
+    def finish(self) -> Any:
+        """Complete the tables of the judged run; return a summary as plain values."""
         ...
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ def run_and_judge(
         verdict = judge(outcome.folder, note, ahead)
         write_pages(outcome.folder, note)
         outcome.errors += unwritten
-        summary = tables.finish(verdict)
+        summary = tables.finish()
         link_latest(outcome.folder)
         return JudgedRun(outcome, verdict, summary)
     finally:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.histories.verdict import Verdict
 from kraftwreck.pipeline import background, run_tables
 from kraftwreck.pipeline.background import Handle, start
 from kraftwreck.pipeline.java import PipelineError
@@ -55,7 +54,7 @@ def test_without_java_a_run_has_no_tables_and_one_line_says_so(
     tables = SparkTables(said.append)
     tables.begin(tmp_path)
     tables.compute(tmp_path)
-    assert tables.finish(Verdict.of({})) is None
+    assert tables.finish() is None
     tables.close()
     assert said == ["no Spark tables: no working Java found"]
 
@@ -63,5 +62,5 @@ def test_without_java_a_run_has_no_tables_and_one_line_says_so(
 def test_tables_that_were_never_begun_cost_nothing() -> None:
     tables = SparkTables(lambda line: None)
     tables.compute(Path("nowhere"))
-    assert tables.finish(Verdict.of({})) is None
+    assert tables.finish() is None
     tables.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 from kraftwreck.histories.operation import Op
 from kraftwreck.pipeline import judging, silver
 from kraftwreck.pipeline.runs import run_id
+from kraftwreck.runs.judge import judge
 
 
 def run(folder: Path, **files: str) -> Path:
@@ -85,3 +87,26 @@ def test_recorded_verdicts_of_other_checkers_are_kept(tmp_path: Path) -> None:
     (suspicion,) = [r for r in rows if r["table"] == "suspicions"]
     assert {name: suspicion[name] for name in late} == late
     assert (suspicion["checker"], suspicion["source"]) == ("replay", "recorded")
+
+
+def test_a_judged_run_gives_the_same_rows_without_being_judged_again(tmp_path: Path) -> None:
+    folder = run(tmp_path / "a" / "run")
+    judge(folder, print)
+
+    def lines(rows: list[dict[str, Any]]) -> list[bytes]:
+        kept = [
+            {name: value for name, value in row.items() if value is not None and name != "source"}
+            for row in rows
+        ]
+        return sorted(msgspec.json.encode({"run": "a/run", **row}, order="sorted") for row in kept)
+
+    again = judging.judged(folder)
+    assert {row["table"] for row in again} >= {"verdicts", "keys", judging.COUNTING}
+    assert lines(judging.recorded(folder).to_pylist()) == lines(again)
+
+
+def test_a_run_whose_verdict_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    folder = run(tmp_path / "a" / "run", results_json="{")
+    [row] = judging.recorded(folder).to_pylist()
+    assert row["table"] == judging.REFUSED
+    assert "results.json" in row["error"]
