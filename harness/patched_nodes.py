@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
@@ -51,9 +51,10 @@ def tested_tree(patch: Path | None) -> Iterator[Path]:
 
 
 @contextmanager
-def patched_tree(patch: Path) -> Iterator[Path]:
+def patched_tree(patch: Path, *, whole: bool = True) -> Iterator[Path]:
     """Yield a ``nodes`` folder with ``patch`` applied; it is removed afterwards.
 
+    Without ``whole`` it has only the files that the patch names: enough to look at the change.
     ``patch`` is a unified diff (``-p1``, relative to the project) that changes only ``nodes/``.
     Raises :class:`OptionError`, one line, if it cannot be used.
     """
@@ -62,10 +63,13 @@ def patched_tree(patch: Path) -> Iterator[Path]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a text file"
         raise OptionError(f"{patch}: {reason}; pass a unified diff") from error
-    _check_targets(patch, text)
+    targets = _targets(patch, text)
     with tempfile.TemporaryDirectory(prefix="kraftwreck-nodes-") as folder:
         tree = overlay(Path(folder)) / "nodes"
-        shutil.copytree(PROJECT_TREE, tree, ignore=shutil.ignore_patterns("__pycache__"))
+        if whole:
+            shutil.copytree(PROJECT_TREE, tree, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            _copy(targets, tree)
         _apply(patch, tree.parent)
         yield tree
 
@@ -91,7 +95,15 @@ def importing_from(folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
 
 
-def _check_targets(patch: Path, text: str) -> None:
+def _copy(names: Iterable[PurePosixPath], tree: Path) -> None:
+    for name in names:
+        if (PROJECT_TREE / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(PROJECT_TREE / name, tree / name)
+
+
+def _targets(patch: Path, text: str) -> set[PurePosixPath]:
+    """Return the files of ``nodes`` that a patch names, by their paths there."""
     targets = [
         line[4:].split("\t")[0].strip()
         for line in text.splitlines()
@@ -100,10 +112,13 @@ def _check_targets(patch: Path, text: str) -> None:
     named = [target for target in targets if target != "/dev/null"]
     if not named:
         raise OptionError(f"{patch}: not a unified diff")
+    found = set()
     for target in named:
         parts = PurePosixPath(target).parts
         if len(parts) < 3 or parts[1] != "nodes" or ".." in parts or parts[0] == "/":
             raise OptionError(f"{patch}: changes {target}, but only nodes/ may be patched")
+        found.add(PurePosixPath(*parts[2:]))
+    return found
 
 
 def _apply(patch: Path, folder: Path) -> None:

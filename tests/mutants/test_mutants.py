@@ -84,7 +84,7 @@ def code_of(path: Path) -> str:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=ids)
 def test_a_patch_applies_and_changes_the_code_of_the_nodes(mutant: Mutant) -> None:
-    with patched_tree(mutant.patch) as tree:
+    with patched_tree(mutant.patch, whole=False) as tree:
         changed = changed_files(tree)
         assert changed
         for path in changed:
@@ -95,7 +95,7 @@ def test_a_patch_applies_and_changes_the_code_of_the_nodes(mutant: Mutant) -> No
 def test_no_patch_uses_a_name_that_is_not_defined(tmp_path: Path) -> None:
     """Anybody would find that, and for the wrong reason."""
     for mutant in MUTANTS:
-        with patched_tree(mutant.patch) as tree:
+        with patched_tree(mutant.patch, whole=False) as tree:
             for path in changed_files(tree):
                 copy = tmp_path / mutant.id / path.relative_to(tree)
                 copy.parent.mkdir(parents=True, exist_ok=True)
@@ -323,6 +323,8 @@ def test_git_and_plain_diffs_of_several_files_are_taken(tmp_path: Path) -> None:
         patch.write_text(text)
         with patched_tree(patch) as tree:
             assert {path.name for path in changed_files(tree)} == {"draw.py", "__main__.py"}
+        with patched_tree(patch, whole=False) as tree:
+            assert {path.name for path in tree.rglob("*.py")} == {"draw.py", "__main__.py"}
 
 
 def test_several_hunts_for_one_bug_report_median_and_worst(
