@@ -1,7 +1,8 @@
 """A run judged from its folder: less evidence than in memory, and never another anomaly.
 
 A folder lacks the order of events between nodes, the batches that no disk image holds, and the
-captured messages. Hosts record of those only what each node received; that is tried as well.
+captured messages. Hosts record of those only what each node received; that is tried with every
+second seed, and no messages at all with the others.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from kraftwreck.systems.kraft.simulated.store import save
 from kraftwreck.systems.simulators import simulator
 from kraftwreck.workloads.registry import find
 
-CAMPAIGN = Campaign(time_limit_s=10.0)
+CAMPAIGN = Campaign(time_limit_s=6.0)
 SLICE = 5
 QUORUM_APIS = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch", "FetchSnapshot")
 
@@ -83,11 +84,11 @@ def judge_both_ways(campaign: Campaign, seed: int, store: Path) -> None:
     judged = run_schedule(options, workload, campaign.knobs(seed), campaign.schedule(seed))
     folder = save(options, workload, judged.result)
     names = dict.fromkeys([*workload.checkers, *simulator("kraft").checkers])
-    for messages in (False, True):
-        verdict = check(from_folder(judged.result, folder, messages=messages), names)
-        assert findings(verdict) <= findings(judged.verdict), f"seed {seed}"
-        errors = " ".join(result.error or "" for result in verdict.checkers.values())
-        assert "could not be judged" not in errors, f"seed {seed}"
+    data = from_folder(judged.result, folder, messages=seed % 2 == 1)
+    verdict = check(data, names)
+    assert findings(verdict) <= findings(judged.verdict), f"seed {seed}"
+    errors = " ".join(result.error or "" for result in verdict.checkers.values())
+    assert "could not be judged" not in errors, f"seed {seed}"
     shutil.rmtree(folder)
 
 
