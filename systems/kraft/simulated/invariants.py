@@ -76,7 +76,9 @@ class Invariants:
         self.quorum = QuorumModel(
             [host.name for host in world.hosts],
             ordered=True,
-            report=lambda kind, text, events: self._fail(kind, text, *events),
+            report=lambda kind, text, events: self.failures.add(
+                kind, world.now, text, *events, traced=True
+            ),
             durable=DurableLogs(world).holders,
         )
         self.quorum.voter_requests = self._asked_changes = set[tuple[str, int, str, bool]]()
