@@ -10,11 +10,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from kraftwreck.checkers.kraft.answers import effects, elections, reads, refusals
-from kraftwreck.checkers.kraft.answers.departures import Departures
-from kraftwreck.checkers.kraft.answers.exchanges import Commits, Exchange
-from kraftwreck.checkers.kraft.answers.state import State, StateHistory
-from kraftwreck.checkers.kraft.answers.taken_in import TakenIn
+from kraftwreck.checkers.kraft.controller_model import effects, elections, reads, refusals
+from kraftwreck.checkers.kraft.controller_model.departures import Departures
+from kraftwreck.checkers.kraft.controller_model.exchanges import Commits, Exchange
+from kraftwreck.checkers.kraft.controller_model.refusals import Allowed
+from kraftwreck.checkers.kraft.controller_model.state import State, StateHistory
+from kraftwreck.checkers.kraft.controller_model.taken_in import TakenIn
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
@@ -35,7 +36,7 @@ UNTOLD = frozenset(
 """Codes that do not depend on the metadata."""
 
 Body = dict[str, Any]
-Codes = Callable[[State], "set[int] | None"]
+Codes = Callable[[State], refusals.Codes]
 
 
 @rule(
@@ -149,11 +150,9 @@ class _Judge:
             found = codes(state)
             if found is None:
                 return code == errors.NONE
-            must = {each for each in found if each > 0}
-            may = {abs(each) for each in found}
-            if code in may or (code == errors.NONE and not must):
+            if code in found:
                 return code == errors.NONE
-            right |= may or {errors.NONE}
+            right |= found.codes
         names = ", ".join(map(_name, sorted(right)))
         self._report.broken(
             "C18",
@@ -292,7 +291,10 @@ class _Judge:
     def _propose(self, exchange: Exchange) -> None:
         body, answer = exchange.request, exchange.answer
         speak = partial(refusals.speak, broker_id=body["broker_id"], epoch=body["broker_epoch"])
-        stale: Codes = lambda s: {errors.STALE_BROKER_EPOCH} if speak(s) else set()  # noqa: E731
+
+        def stale(state: State) -> Allowed:
+            return Allowed(errors.STALE_BROKER_EPOCH) if speak(state).must else Allowed()
+
         if not self._judge(exchange, "an ISR", answer["error_code"], stale):
             return
         told = {
@@ -359,9 +361,9 @@ class _Judge:
         broker_id = exchange.request["broker_id"]
         code = exchange.answer["error_code"]
 
-        def codes(state: State) -> set[int]:
+        def codes(state: State) -> Allowed:
             known = state.broker(broker_id) is not None
-            return set() if known else {errors.BROKER_ID_NOT_REGISTERED}
+            return Allowed() if known else Allowed(errors.BROKER_ID_NOT_REGISTERED)
 
         if self._judge(exchange, f"broker {broker_id}", code, codes):
             versions = self._history.brokers[broker_id]

@@ -7,8 +7,8 @@ heartbeats is one that it has applied.
 
 from __future__ import annotations
 
-from kraftwreck.checkers.kraft.answers.exchanges import Commits
-from kraftwreck.checkers.kraft.answers.state import StateHistory, Versions
+from kraftwreck.checkers.kraft.controller_model.exchanges import Commits
+from kraftwreck.checkers.kraft.controller_model.state import StateHistory, Versions
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report

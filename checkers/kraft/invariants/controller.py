@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kraftwreck.checkers.kraft.answers.state import StateHistory
+from kraftwreck.checkers.kraft.controller_model.metadata_model import Fields, MetadataModel
+from kraftwreck.checkers.kraft.controller_model.replay import Replay, Step, replay
+from kraftwreck.checkers.kraft.controller_model.state import StateHistory
 from kraftwreck.checkers.kraft.invariants.broker_rules import BrokerRules
 from kraftwreck.checkers.kraft.invariants.eligible_rules import EligibleRules
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
@@ -11,8 +13,6 @@ from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.topic_rules import TopicRules
 from kraftwreck.checkers.kraft.recorded.committed_log import Segment
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
-from kraftwreck.checkers.kraft.recorded.metadata_model import Fields, MetadataModel
-from kraftwreck.checkers.kraft.recorded.replay import Replay, Step, replay
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.operation import OK
 

@@ -10,10 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraftwreck.checkers.kraft.answers.config_values import is_true
-from kraftwreck.checkers.kraft.answers.exchanges import Commits
-from kraftwreck.checkers.kraft.answers.refusals import is_online
-from kraftwreck.checkers.kraft.answers.state import State, StateHistory
+from kraftwreck.checkers.kraft.controller_model.config_values import is_true
+from kraftwreck.checkers.kraft.controller_model.exchanges import Commits
+from kraftwreck.checkers.kraft.controller_model.metadata_model import (
+    NO_LEADER,
+    Partition,
+    PartitionKey,
+)
+from kraftwreck.checkers.kraft.controller_model.refusals import is_online
+from kraftwreck.checkers.kraft.controller_model.state import State, StateHistory
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
@@ -24,7 +29,6 @@ from kraftwreck.checkers.kraft.limits import (
     LONGEST_INTERVAL_NS,
     SIMULATED_ELECTIONS_NS,
 )
-from kraftwreck.checkers.kraft.recorded.metadata_model import NO_LEADER, Partition, PartitionKey
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.checkers.recorded.clocks import slowest
 from kraftwreck.checkers.suspicion import in_virtual_time

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kraftwreck.checkers.kraft.controller_model.replay import Step
 from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.recorded.replay import Step
 
 
 class TopicRules:

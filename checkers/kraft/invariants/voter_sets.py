@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from kraftwreck.checkers.kraft.answers.exchanges import Commits
+from kraftwreck.checkers.kraft.controller_model.exchanges import Commits
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
