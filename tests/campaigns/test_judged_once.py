@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -16,7 +16,7 @@ from kraftwreck.systems.registry import simulated_workload
 class Result:
     """The result of a run with these failures."""
 
-    test = {"system": "kraft"}
+    test: ClassVar = {"system": "kraft"}
 
     def __init__(self, failures: Failures) -> None:
         self.failures = failures.items
