@@ -1,6 +1,6 @@
 """The time limits of KRaft's rules, each with its reason.
 
-Values are in nanoseconds. The ``SIMULATED`` ones are exact: links, disks and clocks of the
+Names end with their unit. The ``SIMULATED`` ones are exact: links, disks and clocks of the
 simulator are no slower. Those for hosts are guesses, so what exceeds them is a suspicion there, see
 :mod:`checkers.suspicion` and :data:`LIMITS`. The allowance for a slow disk, which counts as a
 pause, is :data:`checkers.recorded.clocks.FLUSH_NS`.
@@ -222,6 +222,39 @@ BUSY: Final = Limit(
     "at most 20,000 requests in a second",
     "A node that was held up receives the requests of a longer time in one second.",
 )
+
+# --- judged during a simulated run only, by its clock in microseconds -----------------------------
+
+RESIGNED_US: Final = 400_000
+"""How long beyond its check-quorum time a deposed leader may lead."""
+
+STEPS_US: Final = 1_000_000
+"""How long a node may take for its steps in addition to its settings."""
+
+DRIFT_US: Final = 1_000
+"""Error of the times of a drifting clock: its changes are whole microseconds."""
+
+ANSWERED_US: Final = 5_000_000
+"""How long a controller of a healthy cluster may take to answer a request."""
+
+FORWARDED_MS: Final = 30_000
+"""How long a broker may look for a controller if the request has no timeout."""
+
+IN_VAIN_MS: Final = 3_000
+"""The least duration of failing requests to one leader before another node must be asked: after
+immediate refusals a node may ask often."""
+
+ELECTED_US: Final = 30_000_000
+"""How long after the last heal the cluster may take to elect a leader again."""
+
+CAUGHT_UP_US: Final = 10 * ELECTED_US
+"""How long nodes that make progress may take to catch up."""
+
+CHANGED_US: Final = 60_000_000
+"""How long after the last heal voter changes may take."""
+
+IN_SERVICE_US: Final = 45_000_000
+"""How long brokers may take to return to service: the sessions of their predecessors must end."""
 
 LIMITS: Final = (
     RESIGNATION,

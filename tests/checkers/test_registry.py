@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +57,17 @@ def test_findings_without_the_records_of_a_node_are_no_proof(
     assert verdict.checkers["linearizable"].valid is False, "by what clients were told alone"
 
 
+def _always(result: CheckerResult, run: RunData) -> CheckerResult:
+    return result
+
+
 def test_a_finding_that_two_checkers_share_is_listed_by_the_first(
     make_run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared, equal = (Anomaly(type="I1", explanation="two lead") for _ in range(2))
     for name, found in (("first", [shared]), ("second", [shared, equal])):
         result = CheckerResult(valid=False, anomalies=found)
-        monkeypatch.setitem(CHECKERS, name, lambda run, result=result: result)
+        monkeypatch.setitem(CHECKERS, name, partial(_always, result))
     checkers = check(make_run(), ["first", "second"]).checkers
     assert [len(checkers[name].anomalies) for name in ("first", "second")] == [1, 1]
     assert checkers["second"].anomalies[0] is equal, "equal words do not make it the same"
