@@ -30,7 +30,7 @@ class Allowed:
 
     def __init__(self, *must: int, may: Iterable[int] = ()) -> None:
         self.must = set(must)
-        self.may = set(may)
+        self.may = set(may) if may else set[int]()
 
     def __contains__(self, code: int) -> bool:
         return code in self.must or code in self.may or (code == errors.NONE and not self.must)

@@ -19,7 +19,7 @@ from kraftwreck.checkers.kraft.controller_model.taken_in import TakenIn
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.invariants.sessions import NOBODY, answered, session_ns
+from kraftwreck.checkers.kraft.invariants.sessions import answered, session_ns
 from kraftwreck.checkers.kraft.limits import APPLIED_NS, DEPARTURE, REGISTERED, SHOWN
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.checkers.recorded.clocks import slowest
@@ -98,7 +98,7 @@ class _Judge:
         partitions = evidence.setting("default_partitions", 1)
         self._defaults = {"count": partitions, "factor": min(3, count)}
         self._shown = TakenIn(evidence, history, self._commits)
-        self._heard: dict[int, list[int]] = {}
+        self._heard: dict[int | None, list[int]] = {}
         session = session_ns(evidence)
         self._departures = Departures(evidence, history, session, self._commits.blur)
 
@@ -340,7 +340,7 @@ class _Judge:
             return  # A paused node processes its backlog only after it resumes.
         session = int(session_ns(self._evidence) * slowest(self._evidence.run.test))
         since = exchange.message.sent - session * 5 // 4 - APPLIED_NS // 2
-        heard = [*self._heard.get(broker_id, ()), *self._heard[NOBODY]]
+        heard = [*self._heard.get(broker_id, ()), *self._heard[None]]
         if not any(since <= time <= exchange.message.time for time in heard):
             self._report.broken(
                 "C18",

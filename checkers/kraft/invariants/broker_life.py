@@ -16,6 +16,7 @@ from kraftwreck.checkers.kraft.limits import (
     APPLIED_NS,
     CLOCKS_NS,
     FENCED_NS,
+    MS,
     REPORTED,
     SHUT_DOWN,
     UNFENCED,
@@ -25,7 +26,6 @@ from kraftwreck.checkers.recorded.clocks import running_since
 from kraftwreck.checkers.suspicion import Limit
 from kraftwreck.histories.trace import TraceEvent
 
-_MS = 1_000_000
 RECOVERY, RUNNING, STOPPED = "recovery", "running", "stopped"
 
 
@@ -109,7 +109,7 @@ def _offsets(
             continue
         offset = body["current_metadata_offset"]
         # The next incarnation may have begun within the millisecond, at a lower offset.
-        end, _ = commits.taken(node, message.sent + _MS, life)
+        end, _ = commits.taken(node, message.sent + MS, life)
         report.held("I24")
         if offset >= end and offset >= 0:
             report.broken(

@@ -27,6 +27,7 @@ from kraftwreck.checkers.kraft.limits import (
     ELECTIONS,
     ELECTIONS_NS,
     LONGEST_INTERVAL_NS,
+    SECOND,
     SIMULATED_ELECTIONS_NS,
 )
 from kraftwreck.checkers.kraft.rule import rule
@@ -35,7 +36,6 @@ from kraftwreck.checkers.suspicion import in_virtual_time
 
 REBALANCE = "leader_imbalance_check_interval_seconds"
 UNCLEAN = "unclean_leader_election_interval_ms"
-_SECOND = 1_000_000_000
 
 
 @rule(
@@ -46,7 +46,7 @@ _SECOND = 1_000_000_000
 )
 def check(evidence: Evidence, report: Report) -> None:
     """Judge L12."""
-    preferred = evidence.setting(REBALANCE, 300) * _SECOND
+    preferred = evidence.setting(REBALANCE, 300) * SECOND
     unclean = evidence.setting(UNCLEAN, 300_000) * 1_000_000
     report.unseen("L12", "the intervals are minutes long, or no such election was needed")
     if min(preferred, unclean) > LONGEST_INTERVAL_NS or evidence.trace.gaps:

@@ -45,7 +45,7 @@ class _Node:
     be of (or, for a truncation, be below).
     """
 
-    incarnation: int = -1
+    incarnation: int | None = None
     levels: list[tuple[int, int | None]] = field(default_factory=list)
     """(offset, kraft.version) of the log's level records above ``base``, the level before them;
     None from the first batch without evidence of its content."""
