@@ -63,11 +63,9 @@ def judge(result: SimResult, workload: Workload) -> Verdict:
     names = [name for name in dict.fromkeys(every) if name != "stats"]
     names.append(strength.NAME)
     verdict = check(result.data(), names)
-    # A rule that the simulator judges during the run is reported once.
-    told = {
-        (anomaly.type, anomaly.explanation)
-        for checked in verdict.checkers.values()
-        for anomaly in checked.anomalies
+    # A rule over traces that the simulator judged during the run is reported once.
+    reported = {
+        anomaly.type for checked in verdict.checkers.values() for anomaly in checked.anomalies
     }
     anomalies = [
         Anomaly(
@@ -77,7 +75,7 @@ def judge(result: SimResult, workload: Workload) -> Verdict:
             time=failure.time,
         )
         for failure in result.failures
-        if (failure.type, failure.explanation) not in told
+        if not (failure.traced and failure.type in reported)
     ]
     own = CheckerResult(valid=not anomalies, anomalies=anomalies)
     return Verdict.of({SIMULATOR: own, **verdict.checkers})

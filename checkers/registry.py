@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
 from kraftwreck.checkers import drained, members, modelled, stats, strength
 from kraftwreck.checkers.jepsen import produced
@@ -26,19 +26,12 @@ CHECKERS: dict[str, Checker] = {
 """The checkers for any system; packages, ours of a system too, offer more as entry points."""
 
 _COMPARE_NODES: set[Checker] = set()
-_REPEAT_OTHERS: set[Checker] = set()
 
 
 def compares_nodes(checker: Checker) -> Checker:
     """Mark a checker that compares the records of different nodes: without those of one node it
     proves nothing."""
     _COMPARE_NODES.add(checker)
-    return checker
-
-
-def repeats_others(checker: Checker) -> Checker:
-    """Mark a checker whose anomalies are dropped where another one reports them in equal words."""
-    _REPEAT_OTHERS.add(checker)
     return checker
 
 
@@ -85,14 +78,12 @@ def check(run: RunData, names: Iterable[str]) -> Verdict:
     anything while the records of a node are missing (``uncollected`` in ``test.json``).
     """
     results: dict[str, CheckerResult] = {}
-    compare_nodes, repeat_others = set(), set()
+    compare_nodes = set()
     for name in names:
         try:
             checker = find(name)
             if checker in _COMPARE_NODES:
                 compare_nodes.add(name)
-            if checker in _REPEAT_OTHERS:
-                repeat_others.add(name)
             results[name] = checker(run)
         except Exception as error:
             text = str(error.args[0]) if isinstance(error, KeyError) else str(error)
@@ -100,7 +91,7 @@ def check(run: RunData, names: Iterable[str]) -> Verdict:
     if missing := run.test.get("uncollected"):
         for name in compare_nodes:
             _doubt(results[name], ", ".join(missing))
-    _tell_once(results, repeat_others)
+    _report_once(results.values())
     return Verdict.of(results)
 
 
@@ -111,22 +102,14 @@ def _doubt(result: CheckerResult, missing: str) -> None:
         result.error = f"no proof without the records of {missing}, which could not be collected"
 
 
-def _tell_once(results: dict[str, CheckerResult], repeat_others: Collection[str]) -> None:
-    """Remove the findings of ``repeat_others`` that other checkers report, too.
+def _report_once(results: Iterable[CheckerResult]) -> None:
+    """Remove the findings that an earlier checker lists, too.
 
-    Their verdicts and their tables of ids do not change.
+    Checkers that share a pass over the run share its findings: equal ones are the same object.
+    Verdicts and tables of ids do not change.
     """
-    for listing, listed in results.items():
-        if not (listed.anomalies or listed.suspicions) or listing not in repeat_others:
-            continue
-        told = {
-            (finding.type, finding.explanation)
-            for name, result in results.items()
-            if name != listing
-            for finding in [*result.anomalies, *result.suspicions]
-        }
-        own = [a for a in listed.anomalies if (a.type, a.explanation) not in told]
-        if len(own) < len(listed.anomalies):
-            listed.stats["told_by_other_checkers"] = len(listed.anomalies) - len(own)
-            listed.anomalies = own
-        listed.suspicions = [s for s in listed.suspicions if (s.type, s.explanation) not in told]
+    listed: set[int] = set()
+    for result in results:
+        result.anomalies = [each for each in result.anomalies if id(each) not in listed]
+        result.suspicions = [each for each in result.suspicions if id(each) not in listed]
+        listed.update(id(each) for each in (*result.anomalies, *result.suspicions))

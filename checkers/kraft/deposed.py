@@ -17,6 +17,7 @@ from kraftwreck.checkers.calls import Call
 from kraftwreck.checkers.kraft.limits import (
     FETCH_TIMEOUT_MS,
     IN_FLIGHT_NS,
+    MS,
     RESIGNATION_NS,
     SIMULATED_RESIGNATION_NS,
 )
@@ -26,8 +27,6 @@ from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.checkers.suspicion import in_virtual_time
 from kraftwreck.histories.operation import OK
 from kraftwreck.histories.trace import TraceEvent
-
-_MS = 1_000_000
 
 
 @dataclass(slots=True)
@@ -68,7 +67,7 @@ def timeout_ns(test: dict[str, Any]) -> int:
     node = knobs.get("node") if isinstance(knobs, dict) else None
     settings = node if isinstance(node, dict) else test
     timeout_ms = settings.get("fetch_timeout_ms", FETCH_TIMEOUT_MS)
-    return int(timeout_ms * 1.5) * _MS
+    return int(timeout_ms * 1.5) * MS
 
 
 def slack_ns(test: dict[str, Any]) -> int:

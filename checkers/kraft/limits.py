@@ -1,6 +1,6 @@
 """The time limits of KRaft's rules, each with its reason.
 
-Values are in nanoseconds. The ``SIMULATED`` ones are exact: links, disks and clocks of the
+Names end with their unit. The ``SIMULATED`` ones are exact: links, disks and clocks of the
 simulator are no slower. Those for hosts are guesses, so what exceeds them is a suspicion there, see
 :mod:`checkers.suspicion` and :data:`LIMITS`. The allowance for a slow disk, which counts as a
 pause, is :data:`checkers.recorded.clocks.FLUSH_NS`.
@@ -12,8 +12,8 @@ from typing import Final
 
 from kraftwreck.checkers.suspicion import Limit
 
-_MS: Final = 1_000_000
-_SECOND: Final = 1_000_000_000
+MS: Final = 1_000_000
+SECOND: Final = 1_000_000_000
 
 # --- settings of nodes that a run does not name ---------------------------------------------------
 
@@ -23,29 +23,29 @@ SESSION_MS: Final = 9000
 
 # --- resolution -----------------------------------------------------------------------------------
 
-STEP_NS: Final = _MS
+STEP_NS: Final = MS
 """How much the times of events of one step may differ: input logs, traces and messages round the
 same clock reading differently. Rounding is no passing time."""
 
 # --- leaders --------------------------------------------------------------------------------------
 
-RESIGNATION_NS: Final = 2 * _SECOND
+RESIGNATION_NS: Final = 2 * SECOND
 """Allowance for real machines: scheduling, connections, errors of clock comparison."""
 
-SIMULATED_RESIGNATION_NS: Final = _SECOND
+SIMULATED_RESIGNATION_NS: Final = SECOND
 """In the simulator only messages are late, and never by more than this."""
 
-IN_FLIGHT_NS: Final = _SECOND
+IN_FLIGHT_NS: Final = SECOND
 """How long after an election a fetch sent before it may still arrive."""
 
-CAPTURED_NS: Final = _SECOND
+CAPTURED_NS: Final = SECOND
 """How much later a captured answer may be than the request that resets the leader's timer."""
 
 RECENT: Final = 0.5
 """The part of the leader's timeout in which fetches are recent: messages need time, and clocks may
 drift."""
 
-BACKLOG_NS: Final = 400 * _MS
+BACKLOG_NS: Final = 400 * MS
 """How long a resumed process may take to process its backlog."""
 
 RESIGNATION: Final = Limit(
@@ -72,26 +72,26 @@ GIVEN_UP: Final = Limit(
 
 # --- brokers --------------------------------------------------------------------------------------
 
-STALE_NS: Final = 5 * _SECOND
+STALE_NS: Final = 5 * SECOND
 """How long a request may have been under way before a newer registration was committed."""
 
-SESSION_SLACK_NS: Final = 3 * _SECOND
+SESSION_SLACK_NS: Final = 3 * SECOND
 """How long beyond a session and a quarter a host may take to fence a silent broker."""
 
-SIMULATED_SESSION_SLACK_NS: Final = 2 * _SECOND
+SIMULATED_SESSION_SLACK_NS: Final = 2 * SECOND
 """The same in the simulator: a commit on its slowest disks."""
 
-POSSIBLE_NS: Final = 500 * _MS
+POSSIBLE_NS: Final = 500 * MS
 """The distance between the possible arrival times of a request that are tried."""
 
-CLOCKS_NS: Final = 100 * _MS
+CLOCKS_NS: Final = 100 * MS
 """How much the clocks of several hosts may differ after they were compared."""
 
-FENCED_NS: Final = 3 * _SECOND
+FENCED_NS: Final = 3 * SECOND
 """How long a fenced broker may need to learn of it and end its shutdown: a late heartbeat may have
 unfenced it meanwhile."""
 
-APPLIED_NS: Final = _SECOND
+APPLIED_NS: Final = SECOND
 """How long a running node may take to answer with what it has received."""
 
 STALE_EPOCH: Final = Limit(
@@ -148,19 +148,19 @@ DEPARTURE: Final = Limit(
 
 # --- periodic work, and news ----------------------------------------------------------------------
 
-ELECTIONS_NS: Final = 2 * _SECOND
+ELECTIONS_NS: Final = 2 * SECOND
 """How much longer than two intervals a host may take for an election by the controller."""
 
-SIMULATED_ELECTIONS_NS: Final = 500 * _MS
+SIMULATED_ELECTIONS_NS: Final = 500 * MS
 """How much longer than an interval and a commit it takes in the simulator."""
 
-LONGEST_INTERVAL_NS: Final = 10 * _SECOND
+LONGEST_INTERVAL_NS: Final = 10 * SECOND
 """Runs are too short for longer intervals between elections by the controller."""
 
-RETENTION_NS: Final = 3 * _SECOND
+RETENTION_NS: Final = 3 * SECOND
 """How much longer than a cleaning interval and a fetch timeout an old snapshot may stay."""
 
-CALM_NS: Final = 2 * _SECOND
+CALM_NS: Final = 2 * SECOND
 """How long nothing may have been wrong before a judged commit."""
 
 ELECTIONS: Final = Limit(
@@ -188,11 +188,11 @@ NEWS: Final = Limit(
 
 # --- liveness -------------------------------------------------------------------------------------
 
-RECOVERED_NS: Final = 30 * _SECOND
+RECOVERED_NS: Final = 30 * SECOND
 """How long after the last fault a cluster may take to serve and to agree: many election timeouts,
 and the retries of clients."""
 
-SETTLED_NS: Final = 10 * _SECOND
+SETTLED_NS: Final = 10 * SECOND
 """Elections within this time are counted together."""
 
 MOST_ELECTIONS: Final = 3
@@ -222,6 +222,39 @@ BUSY: Final = Limit(
     "at most 20,000 requests in a second",
     "A node that was held up receives the requests of a longer time in one second.",
 )
+
+# --- judged during a simulated run only, by its clock in microseconds -----------------------------
+
+RESIGNED_US: Final = 400_000
+"""How long beyond its check-quorum time a deposed leader may lead."""
+
+STEPS_US: Final = 1_000_000
+"""How long a node may take for its steps in addition to its settings."""
+
+DRIFT_US: Final = 1_000
+"""Error of the times of a drifting clock: its changes are whole microseconds."""
+
+ANSWERED_US: Final = 5_000_000
+"""How long a controller of a healthy cluster may take to answer a request."""
+
+FORWARDED_MS: Final = 30_000
+"""How long a broker may look for a controller if the request has no timeout."""
+
+IN_VAIN_MS: Final = 3_000
+"""The least duration of failing requests to one leader before another node must be asked: after
+immediate refusals a node may ask often."""
+
+ELECTED_US: Final = 30_000_000
+"""How long after the last heal the cluster may take to elect a leader again."""
+
+CAUGHT_UP_US: Final = 10 * ELECTED_US
+"""How long nodes that make progress may take to catch up."""
+
+CHANGED_US: Final = 60_000_000
+"""How long after the last heal voter changes may take."""
+
+IN_SERVICE_US: Final = 45_000_000
+"""How long brokers may take to return to service: the sessions of their predecessors must end."""
 
 LIMITS: Final = (
     RESIGNATION,

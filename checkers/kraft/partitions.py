@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 
 from kraftwreck.checkers.calls import Call
 from kraftwreck.checkers.findings import Findings
-from kraftwreck.checkers.kraft.limits import SESSION_MS
+from kraftwreck.checkers.kraft.limits import MS, SESSION_MS
 from kraftwreck.checkers.recorded.clocks import fastest
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.histories.operation import OK
 from kraftwreck.histories.verdict import CheckerResult
 
-_NS = 1_000_000
 _BEHIND = frozenset({"fenced-leader-epoch", "invalid-update-version"})
 """Errors for a proposer with old epochs."""
 
@@ -149,7 +148,7 @@ def _session_ns(run: RunData) -> int:
     knobs = run.test.get("knobs")
     node = knobs.get("node") if isinstance(knobs, dict) else None
     settings = node if isinstance(node, dict) else run.test
-    return int(settings.get("session_timeout_ms", SESSION_MS)) * _NS
+    return int(settings.get("session_timeout_ms", SESSION_MS)) * MS
 
 
 def _unfenced(calls: Sequence[Call], findings: Findings) -> None:

@@ -27,7 +27,6 @@ from kraftwreck.checkers.linearizability.keyed import describe
 from kraftwreck.checkers.linearizability.models import MODELS
 from kraftwreck.histories.operation import FAIL, OK
 
-TIME_LIMIT_S = 60.0
 _CHANGES = frozenset({"create", "delete"})
 _MODEL = MODELS["set-presence"]
 
@@ -48,7 +47,7 @@ class Reads:
 
 
 def check(
-    calls: Sequence[Call], nodes: Sequence[str], time_limit_s: float = TIME_LIMIT_S
+    calls: Sequence[Call], nodes: Sequence[str]
 ) -> tuple[Findings, list[str], dict[str, Any]]:
     """Return anomalies, doubts, and counts; empty ones for a history without a set."""
     findings = Findings()
@@ -71,9 +70,7 @@ def check(
         kept += len(observed)
         if not own and not observed:
             continue
-        outcome = search(
-            _MODEL, sorted(own + observed, key=lambda c: c.start), time_limit_s=time_limit_s
-        )
+        outcome = search(_MODEL, sorted(own + observed, key=lambda c: c.start))
         if outcome.valid is False:
             kind, text = _explain(name, outcome)
             findings.add(kind, text, operations=_proof(outcome, own))

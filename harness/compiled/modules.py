@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 from kraftwreck.harness.compiled.constructors import spelled_out
 
 COMPILED: Final = (
-    "checkers/kraft/answers",
+    "checkers/kraft/controller_model",
     "checkers/kraft/conformance.py",
     "checkers/kraft/quorum_model",
     "checkers/kraft/rule.py",

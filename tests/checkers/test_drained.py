@@ -49,3 +49,11 @@ def test_the_anomaly_names_the_elements() -> None:
     (anomaly,) = check(run(ONE, TWO, ("drain", "ok", None, []))).anomalies
     assert anomaly.operations == [0, 1, 2, 3]
     assert "1, 2" in anomaly.explanation
+
+
+@pytest.mark.parametrize(("count", "named"), [(12, "12"), (13, "12 and 1 more")])
+def test_the_anomaly_names_at_most_twelve_elements(count: int, named: str) -> None:
+    lost = [("enqueue", "ok", value, value) for value in range(1, count + 1)]
+    (anomaly,) = check(run(*lost, ("drain", "ok", None, []))).anomalies
+    assert ", ".join(map(str, range(1, 12))) + f", {named}" in anomaly.explanation
+    assert len(anomaly.operations) == 2 * 12

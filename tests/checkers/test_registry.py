@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,23 @@ def test_findings_without_the_records_of_a_node_are_no_proof(
     assert verdict.checkers["linearizable"].valid is False, "by what clients were told alone"
 
 
+def _always(result: CheckerResult, run: RunData) -> CheckerResult:
+    return result
+
+
+def test_a_finding_that_two_checkers_share_is_listed_by_the_first(
+    make_run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, equal = (Anomaly(type="I1", explanation="two lead") for _ in range(2))
+    for name, found in (("first", [shared]), ("second", [shared, equal])):
+        result = CheckerResult(valid=False, anomalies=found)
+        monkeypatch.setitem(CHECKERS, name, partial(_always, result))
+    checkers = check(make_run(), ["first", "second"]).checkers
+    assert [len(checkers[name].anomalies) for name in ("first", "second")] == [1, 1]
+    assert checkers["second"].anomalies[0] is equal, "equal words do not make it the same"
+    assert checkers["second"].valid is False
+
+
 def test_an_unknown_name_is_unknown(make_run: Callable[..., Any]) -> None:
     verdict = check(make_run(), ["nonsense"])
     assert verdict.valid == "unknown"
@@ -78,7 +96,7 @@ def test_a_run_folder_gives_the_same_as_memory(
     tmp_path: Path, history: Any, quorum: Any, make_run: Callable[..., Any]
 ) -> None:
     quorum.one_epoch()
-    history.did(0, "create", "a", key="a")
+    history.did(0, "create", "a")
     for node in quorum.logs:
         history.did(0, "read", saw=["a"], node=node, final=True)
     run = make_run(history, quorum, ordered=False)

@@ -16,7 +16,7 @@ from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.table import TABLE
 from kraftwreck.checkers.kraft.rule import GROUPS
 from kraftwreck.checkers.recorded.run_data import RunData
-from kraftwreck.checkers.registry import compares_nodes, repeats_others
+from kraftwreck.checkers.registry import compares_nodes
 from kraftwreck.histories.verdict import CheckerResult
 
 CONTROLLER_ERROR = "controller-error"
@@ -24,7 +24,6 @@ CONTROLLER_ERROR = "controller-error"
 
 
 @compares_nodes
-@repeats_others
 def check(run: RunData) -> CheckerResult:
     """Valid iff the traces are complete and break no invariant."""
     evidence, report = Evidence(run), Report(run.test)

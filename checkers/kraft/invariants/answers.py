@@ -10,15 +10,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from kraftwreck.checkers.kraft.answers import effects, elections, reads, refusals
-from kraftwreck.checkers.kraft.answers.departures import Departures
-from kraftwreck.checkers.kraft.answers.exchanges import Commits, Exchange
-from kraftwreck.checkers.kraft.answers.state import State, StateHistory
-from kraftwreck.checkers.kraft.answers.taken_in import TakenIn
+from kraftwreck.checkers.kraft.controller_model import effects, elections, reads, refusals
+from kraftwreck.checkers.kraft.controller_model.departures import Departures
+from kraftwreck.checkers.kraft.controller_model.exchanges import Commits, Exchange
+from kraftwreck.checkers.kraft.controller_model.refusals import Allowed
+from kraftwreck.checkers.kraft.controller_model.state import State, StateHistory
+from kraftwreck.checkers.kraft.controller_model.taken_in import TakenIn
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.invariants.sessions import NOBODY, answered, session_ns
+from kraftwreck.checkers.kraft.invariants.sessions import answered, session_ns
 from kraftwreck.checkers.kraft.limits import APPLIED_NS, DEPARTURE, REGISTERED, SHOWN
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.checkers.recorded.clocks import slowest
@@ -35,7 +36,7 @@ UNTOLD = frozenset(
 """Codes that do not depend on the metadata."""
 
 Body = dict[str, Any]
-Codes = Callable[[State], "set[int] | None"]
+Codes = Callable[[State], refusals.Codes]
 
 
 @rule(
@@ -97,7 +98,7 @@ class _Judge:
         partitions = evidence.setting("default_partitions", 1)
         self._defaults = {"count": partitions, "factor": min(3, count)}
         self._shown = TakenIn(evidence, history, self._commits)
-        self._heard: dict[int, list[int]] = {}
+        self._heard: dict[int | None, list[int]] = {}
         session = session_ns(evidence)
         self._departures = Departures(evidence, history, session, self._commits.blur)
 
@@ -149,11 +150,9 @@ class _Judge:
             found = codes(state)
             if found is None:
                 return code == errors.NONE
-            must = {each for each in found if each > 0}
-            may = {abs(each) for each in found}
-            if code in may or (code == errors.NONE and not must):
+            if code in found:
                 return code == errors.NONE
-            right |= may or {errors.NONE}
+            right |= found.codes
         names = ", ".join(map(_name, sorted(right)))
         self._report.broken(
             "C18",
@@ -292,7 +291,10 @@ class _Judge:
     def _propose(self, exchange: Exchange) -> None:
         body, answer = exchange.request, exchange.answer
         speak = partial(refusals.speak, broker_id=body["broker_id"], epoch=body["broker_epoch"])
-        stale: Codes = lambda s: {errors.STALE_BROKER_EPOCH} if speak(s) else set()  # noqa: E731
+
+        def stale(state: State) -> Allowed:
+            return Allowed(errors.STALE_BROKER_EPOCH) if speak(state).must else Allowed()
+
         if not self._judge(exchange, "an ISR", answer["error_code"], stale):
             return
         told = {
@@ -338,7 +340,7 @@ class _Judge:
             return  # A paused node processes its backlog only after it resumes.
         session = int(session_ns(self._evidence) * slowest(self._evidence.run.test))
         since = exchange.message.sent - session * 5 // 4 - APPLIED_NS // 2
-        heard = [*self._heard.get(broker_id, ()), *self._heard[NOBODY]]
+        heard = [*self._heard.get(broker_id, ()), *self._heard[None]]
         if not any(since <= time <= exchange.message.time for time in heard):
             self._report.broken(
                 "C18",
@@ -359,9 +361,9 @@ class _Judge:
         broker_id = exchange.request["broker_id"]
         code = exchange.answer["error_code"]
 
-        def codes(state: State) -> set[int]:
+        def codes(state: State) -> Allowed:
             known = state.broker(broker_id) is not None
-            return set() if known else {errors.BROKER_ID_NOT_REGISTERED}
+            return Allowed() if known else Allowed(errors.BROKER_ID_NOT_REGISTERED)
 
         if self._judge(exchange, f"broker {broker_id}", code, codes):
             versions = self._history.brokers[broker_id]

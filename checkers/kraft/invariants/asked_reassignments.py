@@ -10,8 +10,6 @@ from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.histories.operation import FAIL, INFO, OK
 
 MANY = 1 << 62
-STORY = "story"
-"""Prefix of the kinds of probes that reassign only the topic they are about."""
 
 
 class AskedReassignments:
@@ -53,11 +51,10 @@ class AskedReassignments:
         return answered
 
     def _ask(self, probe: Any) -> None:
-        """Count the reassignment that an invoked probe may have requested."""
-        kind = str(probe.get("kind", "")) if isinstance(probe, dict) else ""
-        if kind.startswith(STORY):
-            self._unsure.add(probe["name"])
-        elif kind in ("", "reassign"):
+        """Note the topic of a probe, which may have requested a reassignment."""
+        if isinstance(probe, dict) and probe.get("kind", "reassign") != "reassign":
+            self._unsure.add(probe.get("name"))
+        else:
             self._any = True  # The topic is unknown.
 
     def times(self, topic: str | None, replicas: Iterable[int]) -> int:

@@ -7,8 +7,8 @@ heartbeats is one that it has applied.
 
 from __future__ import annotations
 
-from kraftwreck.checkers.kraft.answers.exchanges import Commits
-from kraftwreck.checkers.kraft.answers.state import StateHistory, Versions
+from kraftwreck.checkers.kraft.controller_model.exchanges import Commits
+from kraftwreck.checkers.kraft.controller_model.state import StateHistory, Versions
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
@@ -16,6 +16,7 @@ from kraftwreck.checkers.kraft.limits import (
     APPLIED_NS,
     CLOCKS_NS,
     FENCED_NS,
+    MS,
     REPORTED,
     SHUT_DOWN,
     UNFENCED,
@@ -25,7 +26,6 @@ from kraftwreck.checkers.recorded.clocks import running_since
 from kraftwreck.checkers.suspicion import Limit
 from kraftwreck.histories.trace import TraceEvent
 
-_MS = 1_000_000
 RECOVERY, RUNNING, STOPPED = "recovery", "running", "stopped"
 
 
@@ -109,7 +109,7 @@ def _offsets(
             continue
         offset = body["current_metadata_offset"]
         # The next incarnation may have begun within the millisecond, at a lower offset.
-        end, _ = commits.taken(node, message.sent + _MS, life)
+        end, _ = commits.taken(node, message.sent + MS, life)
         report.held("I24")
         if offset >= end and offset >= 0:
             report.broken(

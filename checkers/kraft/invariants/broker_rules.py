@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from kraftwreck.checkers.kraft.controller_model.metadata_model import Broker, Fields, MetadataModel
+from kraftwreck.checkers.kraft.controller_model.replay import Step
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
-from kraftwreck.checkers.kraft.recorded.metadata_model import Broker, Fields, MetadataModel
-from kraftwreck.checkers.kraft.recorded.replay import Step
 
 _NAMING_AN_EPOCH = frozenset(
     {

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from kraftwreck.checkers.kraft.invariants.broker_rules import LARGEST_BATCH
-from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
-from kraftwreck.checkers.kraft.recorded.metadata_model import (
+from kraftwreck.checkers.kraft.controller_model.metadata_model import (
     NO_LEADER,
     TOPIC_RESOURCE,
     MetadataModel,
     Partition,
 )
-from kraftwreck.checkers.kraft.recorded.replay import Step
+from kraftwreck.checkers.kraft.controller_model.replay import Step
+from kraftwreck.checkers.kraft.invariants.broker_rules import LARGEST_BATCH
+from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
 
 MIN_INSYNC = "min.insync.replicas"
 RECOVERING = 1

@@ -6,7 +6,7 @@ nodes report are compared with the committed records, replayed by the checkers' 
 
 from __future__ import annotations
 
-from kraftwreck.checkers.kraft.answers.image_digest import NoDigestError, digests
+from kraftwreck.checkers.kraft.controller_model.image_digest import NoDigestError, digests
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report

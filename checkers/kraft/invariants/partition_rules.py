@@ -3,18 +3,18 @@ LeaderEpochRule, C6 UncleanOnlyIfAllowed and C14 ReassignmentSane."""
 
 from __future__ import annotations
 
-from kraftwreck.checkers.kraft.answers.config_values import is_true
-from kraftwreck.checkers.kraft.invariants.asked_reassignments import AskedReassignments
-from kraftwreck.checkers.kraft.invariants.broker_rules import LARGEST_BATCH
-from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
-from kraftwreck.checkers.kraft.recorded.metadata_model import (
+from kraftwreck.checkers.kraft.controller_model.config_values import is_true
+from kraftwreck.checkers.kraft.controller_model.metadata_model import (
     NO_LEADER,
     MetadataModel,
     Partition,
     PartitionKey,
 )
-from kraftwreck.checkers.kraft.recorded.replay import Step
+from kraftwreck.checkers.kraft.controller_model.replay import Step
+from kraftwreck.checkers.kraft.invariants.asked_reassignments import AskedReassignments
+from kraftwreck.checkers.kraft.invariants.broker_rules import LARGEST_BATCH
+from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.nodes.log.uuids import LOST
 

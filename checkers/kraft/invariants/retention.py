@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.limits import RETENTION, RETENTION_NS, SERVED
+from kraftwreck.checkers.kraft.limits import MS, RETENTION, RETENTION_NS, SERVED
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.checkers.recorded.clocks import slowest
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.protocol import errors
 
-_MS = 1_000_000
 TINY = 1
 """A retention in bytes that every log exceeds."""
 
@@ -40,7 +39,7 @@ def check(evidence: Evidence, report: Report) -> None:
 def _old(evidence: Evidence, report: Report) -> None:
     """Judge whether two snapshots of one process stay for too long."""
     bound = evidence.setting("clean_interval_ms", 10_000) + _patience_ms(evidence)
-    span = int(bound * _MS * slowest(evidence.run.test)) + RETENTION_NS
+    span = int(bound * MS * slowest(evidence.run.test)) + RETENTION_NS
     made: dict[str, list[TraceEvent]] = {}
     told: set[str] = set()
     fetched = _fetches(evidence)
@@ -102,7 +101,7 @@ def _fetched(evidence: Evidence, report: Report) -> None:
             served[key] = message.sent
             report.held("L11")
         elif answer.partition_error == errors.SNAPSHOT_NOT_FOUND:
-            before, span = served.get(key), _patience_ms(evidence, message.replier) * _MS // 4
+            before, span = served.get(key), _patience_ms(evidence, message.replier) * MS // 4
             if before is not None and message.time - before < span:
                 report.broken(
                     "L11",

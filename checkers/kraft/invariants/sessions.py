@@ -15,6 +15,7 @@ from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import (
+    MS,
     POSSIBLE_NS,
     SESSION,
     SESSION_LEFT,
@@ -30,12 +31,9 @@ from kraftwreck.histories.operation import OK
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.protocol import errors
 
-_MS = 1_000_000
 _OF_BROKERS = ("beat", "ask", "twin", "restart", "unregister")
 """Operations by which a broker may have contact with the controller."""
 
-NOBODY = -1
-"""Stands for all brokers: a controller that claims gives each a new session."""
 STOPPING = "pending-controlled-shutdown"
 """The state that a broker reports as soon as its shutdown is requested."""
 
@@ -81,10 +79,10 @@ def check(evidence: Evidence, report: Report) -> None:
             _judge(evidence, report, broker_id, times, (begin, end), known, bound)
 
 
-def answered(evidence: Evidence) -> dict[int, list[int]]:
-    """Return by broker id when (ns) its requests were answered. :data:`NOBODY` has the claims, as
+def answered(evidence: Evidence) -> dict[int | None, list[int]]:
+    """Return by broker id when (ns) its requests were answered. None has the claims, as
     each controller that takes over gives every broker a whole session."""
-    found: dict[int, list[int]] = {}
+    found: dict[int | None, list[int]] = {}
     for api in ("BrokerHeartbeat", "BrokerRegistration"):
         for message in evidence.of(api):
             answer = message.response
@@ -93,7 +91,7 @@ def answered(evidence: Evidence) -> dict[int, list[int]]:
             if answer["error_code"] in (errors.NONE, errors.REQUEST_TIMED_OUT):
                 found.setdefault(message.request["broker_id"], []).append(message.time)
     moments = (evidence.moment(claim) for claim in evidence.trace.claims)
-    found[NOBODY] = [moment for moment in moments if moment is not None]
+    found[None] = [moment for moment in moments if moment is not None]
     return found
 
 
@@ -107,7 +105,7 @@ def _heard(message: Message) -> tuple[int, ...]:
 
 def session_ns(evidence: Evidence) -> int:
     """Return the session time-out of the run's brokers."""
-    return evidence.setting("session_timeout_ms", SESSION_MS) * _MS
+    return evidence.setting("session_timeout_ms", SESSION_MS) * MS
 
 
 def _unfenced(evidence: Evidence) -> dict[int, list[tuple[int, int]]] | None:
@@ -290,7 +288,7 @@ def append_ns(evidence: Evidence) -> int:
     """Return how long before its append the controller may have decided on a record."""
     knobs = evidence.run.test.get("knobs")
     disk = int(knobs["fsync_max"]) * int(knobs["slow_factor"]) if isinstance(knobs, dict) else 0
-    return evidence.setting("linger_ms", 25) * _MS + 4 * disk * 1000 + _MS * 100
+    return evidence.setting("linger_ms", 25) * MS + 4 * disk * 1000 + MS * 100
 
 
 def _wishes(message: Message) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from kraftwreck.checkers.kraft.controller_model.replay import Replay
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_IMAGES, NO_LOG, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.recorded.committed_log import Snapshot
 from kraftwreck.checkers.kraft.recorded.disk_log import disk_logs
-from kraftwreck.checkers.kraft.recorded.replay import Replay
 from kraftwreck.checkers.kraft.rule import judges, rule
 from kraftwreck.nodes.log.batch import BatchError
 from kraftwreck.nodes.log.snapshots import (

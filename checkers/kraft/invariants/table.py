@@ -10,7 +10,6 @@ from typing import Final
 
 from kraftwreck.checkers.kraft.invariants import (  # noqa: F401 (they add their rules)
     active_controller,
-    admin,
     answers,
     broker_life,
     commit_delay,

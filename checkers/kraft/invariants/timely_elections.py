@@ -10,10 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraftwreck.checkers.kraft.answers.config_values import is_true
-from kraftwreck.checkers.kraft.answers.exchanges import Commits
-from kraftwreck.checkers.kraft.answers.refusals import is_online
-from kraftwreck.checkers.kraft.answers.state import State, StateHistory
+from kraftwreck.checkers.kraft.controller_model.config_values import is_true
+from kraftwreck.checkers.kraft.controller_model.exchanges import Commits
+from kraftwreck.checkers.kraft.controller_model.metadata_model import (
+    NO_LEADER,
+    Partition,
+    PartitionKey,
+)
+from kraftwreck.checkers.kraft.controller_model.refusals import is_online
+from kraftwreck.checkers.kraft.controller_model.state import State, StateHistory
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
@@ -22,16 +27,15 @@ from kraftwreck.checkers.kraft.limits import (
     ELECTIONS,
     ELECTIONS_NS,
     LONGEST_INTERVAL_NS,
+    SECOND,
     SIMULATED_ELECTIONS_NS,
 )
-from kraftwreck.checkers.kraft.recorded.metadata_model import NO_LEADER, Partition, PartitionKey
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.checkers.recorded.clocks import slowest
 from kraftwreck.checkers.suspicion import in_virtual_time
 
 REBALANCE = "leader_imbalance_check_interval_seconds"
 UNCLEAN = "unclean_leader_election_interval_ms"
-_SECOND = 1_000_000_000
 
 
 @rule(
@@ -42,7 +46,7 @@ _SECOND = 1_000_000_000
 )
 def check(evidence: Evidence, report: Report) -> None:
     """Judge L12."""
-    preferred = evidence.setting(REBALANCE, 300) * _SECOND
+    preferred = evidence.setting(REBALANCE, 300) * SECOND
     unclean = evidence.setting(UNCLEAN, 300_000) * 1_000_000
     report.unseen("L12", "the intervals are minutes long, or no such election was needed")
     if min(preferred, unclean) > LONGEST_INTERVAL_NS or evidence.trace.gaps:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from kraftwreck.checkers.kraft.controller_model.replay import Step
 from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.recorded.replay import Step
 
 
 class TopicRules:
-    """Rules for topics. ``created`` and ``removed`` are the names of all topics ever; ``configs``
-    all settings ever made: (resource name, setting, value)."""
+    """Rules for topics. ``created`` and ``removed`` are the names of all topics ever."""
 
     def __init__(self, report: Report) -> None:
         self.created: set[str] = set()
         self.removed: set[str] = set()
-        self.configs: set[tuple[str, str, str | None]] = set()
         self._report = report
         self._ids: dict[bytes, tuple[int, str]] = {}
         self._producers = -1
@@ -22,9 +20,7 @@ class TopicRules:
         """Judge a change that is neither of a partition nor of a broker."""
         change = step.change
         assert change is not None
-        if change.section == "config":
-            self.configs.add((change.key[1], change.key[2], change.new))
-        elif change.section == "producer ids":
+        if change.section == "producer ids":
             self._report.held("C11")
             if change.new <= self._producers:
                 self._report.broken(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from kraftwreck.checkers.kraft.answers.exchanges import Commits
+from kraftwreck.checkers.kraft.controller_model.exchanges import Commits
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
@@ -45,7 +45,7 @@ class _Node:
     be of (or, for a truncation, be below).
     """
 
-    incarnation: int = -1
+    incarnation: int | None = None
     levels: list[tuple[int, int | None]] = field(default_factory=list)
     """(offset, kraft.version) of the log's level records above ``base``, the level before them;
     None from the first batch without evidence of its content."""

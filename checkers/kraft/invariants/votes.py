@@ -6,10 +6,8 @@ from __future__ import annotations
 from kraftwreck.checkers.kraft.deposed import timeout_ns
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.limits import BACKLOG_NS, REQUEST_TIMEOUT_MS, STICKINESS
+from kraftwreck.checkers.kraft.limits import BACKLOG_NS, MS, REQUEST_TIMEOUT_MS, STICKINESS
 from kraftwreck.checkers.kraft.rule import judges, rule
-
-_MS = 1_000_000
 
 
 @rule(
@@ -96,7 +94,7 @@ def _stickiness(evidence: Evidence, report: Report) -> None:
             continue
         own = evidence.trace.tracks[event.node].id
         answers = fetched.get((own, event.leader, event.epoch), ())
-        span = evidence.setting("request_timeout_ms", REQUEST_TIMEOUT_MS, own) * _MS * 5 // 4
+        span = evidence.setting("request_timeout_ms", REQUEST_TIMEOUT_MS, own) * MS * 5 // 4
         begun = evidence.after(event.node, begun, span)
         # The backlog of a paused process may have been dropped as too late.
         stopped = evidence.pauses.get(event.node, ())

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kraftwreck.checkers.kraft.controller_model.metadata_model import MetadataModel, ModelError
 from kraftwreck.checkers.kraft.quorum_model.log_chain import Committed
 from kraftwreck.checkers.kraft.recorded.disk_log import (
     StoredBatch,
@@ -18,7 +19,6 @@ from kraftwreck.checkers.kraft.recorded.disk_log import (
     disk_logs,
     read_batches,
 )
-from kraftwreck.checkers.kraft.recorded.metadata_model import MetadataModel, ModelError
 from kraftwreck.checkers.kraft.recorded.trace import quorum_model
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.nodes.log.batch import BatchError, decode_batch

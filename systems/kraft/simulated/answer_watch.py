@@ -7,6 +7,7 @@ for ever. F2 is judged after the run, once the cluster has been healthy for a wh
 
 from __future__ import annotations
 
+from kraftwreck.checkers.kraft.limits import ANSWERED_US, FORWARDED_MS
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import ClientCall, Host
@@ -15,11 +16,6 @@ from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
 from kraftwreck.systems.kraft.simulated.binding import CONTROLLER_LISTENER
 from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
-
-PATIENCE = 5_000_000
-"""Microseconds within which a controller of a healthy cluster answers every request."""
-DEFAULT_TIMEOUT_MS = 30_000
-"""How long a broker may look for a controller if the request has no timeout."""
 
 
 class AnswerWatch:
@@ -54,10 +50,10 @@ class AnswerWatch:
     @staticmethod
     def _patience(host: Host, request: Rpc | ClientCall) -> int:
         if host.listener in ("", CONTROLLER_LISTENER):
-            return PATIENCE
+            return ANSWERED_US
         body = request.request.body if isinstance(request, ClientCall) else {}
-        timeout_ms = body.get("timeout_ms", DEFAULT_TIMEOUT_MS)
-        return PATIENCE + int(timeout_ms) * 1000
+        timeout_ms = body.get("timeout_ms", FORWARDED_MS)
+        return ANSWERED_US + int(timeout_ms) * 1000
 
 
 def _what(request: Rpc | ClientCall) -> str:

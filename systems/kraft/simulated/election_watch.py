@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from kraftwreck.checkers.kraft.limits import STEPS_US
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import ResponseReceived
@@ -25,9 +26,6 @@ from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.voter_watch import VoterWatch
-
-SLACK = 1_000_000
-"""Microseconds that a node may take in addition to its settings."""
 
 _DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(QuorumConfig)}
 
@@ -97,7 +95,7 @@ class ElectionWatch:
         if limit is None or host.stopping:
             return  # A leader that shuts down waits for its successor, and starts no election.
         since = max(self._since.get(host.id, now), host.resumed_at)
-        late = host.waited(since, now, SLACK) > limit
+        late = host.waited(since, now, STEPS_US) > limit
         if late and self._voters.counts(host.name, host.id, host.disk.directory):
             self._failures.add(
                 "F4",

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kraftwreck.checkers.kraft.limits import RESIGNED_US
 from kraftwreck.checkers.kraft.quorum_model.election_rules import vote_is_saved
 from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
 from kraftwreck.checkers.kraft.rule import rule
@@ -44,9 +45,6 @@ from kraftwreck.systems.kraft.simulated.snapshot_watch import SnapshotWatch
 from kraftwreck.systems.kraft.simulated.storm_watch import StormWatch
 from kraftwreck.systems.kraft.simulated.voter_watch import VoterWatch
 
-SLACK = 400_000
-"""Microseconds beyond its check-quorum time after which a deposed leader must have resigned."""
-
 
 @dataclass(slots=True)
 class _Quorum:
@@ -76,7 +74,9 @@ class Invariants:
         self.quorum = QuorumModel(
             [host.name for host in world.hosts],
             ordered=True,
-            report=lambda kind, text, events: self._fail(kind, text, *events),
+            report=lambda kind, text, events: self.failures.add(
+                kind, world.now, text, *events, traced=True
+            ),
             durable=DurableLogs(world).holders,
         )
         self.quorum.voter_requests = self._asked_changes = set[tuple[str, int, str, bool]]()
@@ -152,11 +152,11 @@ class Invariants:
         quorum = self._quorums.get(host.id)
         if quorum is None or quorum.epoch != event.epoch:
             quorum = self._quorums[host.id] = _Quorum(event.epoch, self._world.now)
-        now, settled = self._world.now, quorum.since + SLACK
+        now, settled = self._world.now, quorum.since + RESIGNED_US
         if (
             now - settled > 0
             and host.clock.elapsed(settled, now) > self._check_quorum
-            and self._world.now - host.resumed_at > SLACK
+            and self._world.now - host.resumed_at > RESIGNED_US
             and len(self.voters.of(event.node)) > 1
         ):
             self._fail(
@@ -203,9 +203,11 @@ class Invariants:
         """Return how many voters have fetched within the time a leader waits for a majority. A
         paused process does not notice how long ago that was, so pauses do not count."""
         now, elapsed = self._world.now, host.clock.elapsed
-        if elapsed(host.resumed_at, now) <= self._check_quorum + SLACK:
+        if elapsed(host.resumed_at, now) <= self._check_quorum + RESIGNED_US:
             return len(quorum.heard)
-        return sum(elapsed(at, now) <= self._check_quorum + SLACK for at in quorum.heard.values())
+        return sum(
+            elapsed(at, now) <= self._check_quorum + RESIGNED_US for at in quorum.heard.values()
+        )
 
     def _on_send(self, host: Host, effect: Send) -> None:
         self._asked[host.id] = effect.correlation
@@ -222,7 +224,7 @@ class Invariants:
         ):
             self._fetches[host.id] = self._fetches.get(host.id, 0) + 1
             # The backlog of a paused process may be dropped as too late.
-            if host.clock.elapsed(host.resumed_at, self._world.now) > SLACK:
+            if host.clock.elapsed(host.resumed_at, self._world.now) > RESIGNED_US:
                 self._fetched[host.id] = host.clock.mono(self._world.now)
 
     def _check_pre_vote(self, host: Host, request: VoteRequest) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kraftwreck.checkers.kraft.limits import DRIFT_US, IN_VAIN_MS, STEPS_US
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import ResponseReceived, Send
@@ -36,16 +37,12 @@ from kraftwreck.nodes.protocol.errors import SNAPSHOT_NOT_FOUND
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
-from kraftwreck.systems.kraft.simulated.election_watch import SLACK, quorum_settings
+from kraftwreck.systems.kraft.simulated.election_watch import quorum_settings
 from kraftwreck.systems.kraft.simulated.knobs import Knobs
 from kraftwreck.systems.kraft.simulated.voter_watch import VoterWatch
 
-BLUR = 1_000
-"""Error in microseconds of the times of a drifting clock: its changes are whole microseconds."""
 IN_VAIN = 4
 """Failed requests to a leader, one after the other, before another node must be asked."""
-LONG_MS = 3_000
-"""The least duration of such failures: after immediate refusals a node may ask often."""
 
 VoterChange = AddRaftVoterRequest | RemoveRaftVoterRequest | UpdateRaftVoterRequest
 _VOTER_CHANGES = (AddRaftVoterRequest, RemoveRaftVoterRequest, UpdateRaftVoterRequest)
@@ -170,7 +167,7 @@ class RequestWatch:
     # --- rules ----------------------------------------------------------------------------
 
     def _is_over(self, host: Host, since: int, most_ms: int) -> bool:
-        return host.waited(since, self._world.now, SLACK) > 1000 * most_ms
+        return host.waited(since, self._world.now, STEPS_US) > 1000 * most_ms
 
     @rule(
         "F5",
@@ -222,7 +219,7 @@ class RequestWatch:
     def _judge_loyalty(self, host: Host) -> None:
         asking, last, now = self._asking[host.id], host.last_trace, self._world.now
         assert last is not None
-        if asking.in_vain < IN_VAIN or not self._is_over(host, asking.vain_since, LONG_MS):
+        if asking.in_vain < IN_VAIN or not self._is_over(host, asking.vain_since, IN_VAIN_MS):
             return
         others = set(self._voters.of(host.name)) - {host.id, last.leader}
         if others:
@@ -308,7 +305,7 @@ class RequestWatch:
             return
         limit = 1000 * self._settings[host.id]["fetch_timeout_ms"]
         waited = host.clock.elapsed(asking.answered, now)
-        if waited < limit - BLUR:
+        if waited < limit - DRIFT_US:
             self._failures.add(
                 "F6",
                 now,

@@ -10,6 +10,7 @@ from collections.abc import Sequence, Set
 from functools import partial
 from typing import Any
 
+from kraftwreck.checkers.kraft.limits import CAUGHT_UP_US, CHANGED_US, ELECTED_US, IN_SERVICE_US
 from kraftwreck.checkers.kraft.recorded.trace import QUORUM
 from kraftwreck.harness.generator import Planned
 from kraftwreck.harness.options import RunOptions
@@ -35,19 +36,7 @@ from kraftwreck.systems.kraft.simulated.upgrade import Upgrade
 from kraftwreck.systems.kraft.workloads.log_client import PREFIX, key_of
 
 SECOND = 1_000_000
-RECOVERY_LIMIT = 30 * SECOND
-"""How long after the last heal the cluster may take to elect a leader again."""
-
-CATCH_UP_LIMIT = 10 * RECOVERY_LIMIT
-"""How long nodes that make progress may take to catch up."""
-
 CLIENT_WAIT = 10 * SECOND
-CHANGE_LIMIT = 60 * SECOND
-"""How long after the last heal voter changes may take."""
-
-SERVICE_LIMIT = 45 * SECOND
-"""How long brokers may take to return to service: the sessions of their predecessors must end."""
-
 FINAL_LIMIT = 60 * SECOND
 FINAL = "final"
 
@@ -187,22 +176,22 @@ def _wind_down(
     _recover(world, watch)
     admin = faults.admin
     if admin.open:
-        world.run(world.now + CHANGE_LIMIT, stop=lambda: not admin.open)
+        world.run(world.now + CHANGED_US, stop=lambda: not admin.open)
         if admin.open:
             watch.failures.add(
                 "L6",
                 world.now,
-                f"{admin.open} voter changes were not complete {CHANGE_LIMIT // SECOND} s after the"
+                f"{admin.open} voter changes were not complete {CHANGED_US // SECOND} s after the"
                 " last heal",
             )
     world.run(world.now + CLIENT_WAIT, stop=lambda: driver.idle)
     driver.abandon()
     _recover(world, watch)
     if watch.service.missing():
-        deadline = world.now + SERVICE_LIMIT
+        deadline = world.now + IN_SERVICE_US
         while watch.service.missing() and world.now < deadline:
             world.run(min(world.now + SECOND // 4, deadline))
-        watch.service.judge(SERVICE_LIMIT // SECOND)
+        watch.service.judge(IN_SERVICE_US // SECOND)
     driver.run_final(final)
     world.run(world.now + FINAL_LIMIT, stop=lambda: driver.idle)
     driver.abandon()
@@ -215,8 +204,8 @@ def _boot(world: World, name: str) -> None:
 def _recover(world: World, watch: Invariants) -> None:
     """Let the healed cluster elect a leader and catch up; otherwise report a failure (L1)."""
     goal = max(watch.quorum.high_watermark, 0)
-    deadline = world.now + RECOVERY_LIMIT
-    last = world.now + CATCH_UP_LIMIT
+    deadline = world.now + ELECTED_US
+    last = world.now + CAUGHT_UP_US
     behind = (-1, -1)
     while world.now < deadline:
         world.run(min(world.now + SECOND // 4, deadline))
@@ -229,7 +218,7 @@ def _recover(world: World, watch: Invariants) -> None:
         at = (max(behind[0], min((event.hw for event in known), default=-1)), max(behind[1], ends))
         if at > behind:
             behind = at
-            deadline = min(last, max(deadline, world.now + RECOVERY_LIMIT // 3))
+            deadline = min(last, max(deadline, world.now + ELECTED_US // 3))
     states = ", ".join(
         f"{h.name} {h.last_trace.state} of epoch {h.last_trace.epoch} at {h.last_trace.hw}"
         if h.node is not None and h.last_trace is not None

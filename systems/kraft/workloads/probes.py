@@ -2,7 +2,7 @@
 
 An ``ask`` of the workload ``partitions`` has the value {"kind", "name", "creates"}: the kind of
 probe, its topic, and whether it may create that topic. The committed log decides whether the answer
-is right (``checkers.kraft.answers``). Topics of probes begin with
+is right (``checkers.kraft.controller_model``). Topics of probes begin with
 :data:`~systems.kraft.workloads.probe_requests.PREFIX`, and no other operation names them.
 """
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.checkers.kraft.answers.image_digest import digests
-from kraftwreck.checkers.kraft.answers.placement import fault
-from kraftwreck.checkers.kraft.answers.state import State, StateHistory
+from kraftwreck.checkers.kraft.controller_model.image_digest import digests
+from kraftwreck.checkers.kraft.controller_model.placement import fault
+from kraftwreck.checkers.kraft.controller_model.state import State, StateHistory
 from kraftwreck.checkers.kraft.invariants import check
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence

@@ -148,7 +148,7 @@ def test_c23_a_new_incarnation_may_begin_at_a_lower_offset(cluster: Any, make_ru
 def test_a_snapshot_reported_late_does_not_lower_the_applied_offset(
     cluster: Any, make_run: MakeRun
 ) -> None:
-    from kraftwreck.checkers.kraft.answers.exchanges import (
+    from kraftwreck.checkers.kraft.controller_model.exchanges import (
         Commits,  # after the invariants, which need each other
     )
 

@@ -258,14 +258,15 @@ def test_c9_an_acknowledged_topic_without_a_record(
     assert check(run).anomalies[0].operations == [2, 3]
 
 
-def test_c9_an_acknowledged_value_without_a_record(
+def test_c9_is_judged_in_any_workload_by_the_names_of_topics(
     cluster: Any, records: Any, history: Any, make_run: Callable[..., Any]
 ) -> None:
-    cluster.write(records.config("register-1", "retention.ms", "7"))
-    history.did(0, "write", 7, key=1)
-    assert broken(make_run(history, cluster, workload="register")) == set()
-    history.did(0, "cas", [7, 8], key=1)
-    assert broken(make_run(history, cluster, workload="register")) == {"C9"}
+    history.did(0, "delete", "t", key="t")
+    assert broken(make_run(history, cluster, workload="theirs")) == {"C9"}
+    cluster.write(records.remove_topic())
+    history.did(0, "create", 7, key=1)
+    run = make_run(history, cluster, workload="theirs")
+    assert broken(run) == set(), "the key of a register is no name of a topic"
 
 
 def test_c10_a_topic_that_exists_is_created_again(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.checkers.kraft.answers.exchanges import Commits
+from kraftwreck.checkers.kraft.controller_model.exchanges import Commits
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.histories.message import Message
 

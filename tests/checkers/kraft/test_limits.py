@@ -12,9 +12,10 @@ from typing import Any, cast
 import pytest
 
 from kraftwreck.checkers.kraft import recovery
-from kraftwreck.checkers.kraft.answers.config_values import is_legal
-from kraftwreck.checkers.kraft.answers.refusals import is_legal_name, is_online
-from kraftwreck.checkers.kraft.answers.state import BROKER, TOPIC, State
+from kraftwreck.checkers.kraft.controller_model.config_values import is_legal
+from kraftwreck.checkers.kraft.controller_model.metadata_model import MetadataModel, Partition
+from kraftwreck.checkers.kraft.controller_model.refusals import is_legal_name, is_online
+from kraftwreck.checkers.kraft.controller_model.state import BROKER, TOPIC, State
 from kraftwreck.checkers.kraft.invariants.broker_rules import BrokerRules
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.leadership import _expiry_by_steps
@@ -23,7 +24,6 @@ from kraftwreck.checkers.kraft.invariants.sessions import _heard
 from kraftwreck.checkers.kraft.invariants.standing import Standing
 from kraftwreck.checkers.kraft.recorded.capture import Capture
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
-from kraftwreck.checkers.kraft.recorded.metadata_model import MetadataModel, Partition
 from kraftwreck.histories.message import Message
 from kraftwreck.nodes.consensus.kraft.messages import FetchRequest, FetchResponse
 from tests.checkers.breaks import broken, findings

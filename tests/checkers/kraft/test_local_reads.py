@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.checkers.kraft.answers.reads import describe_partitions
-from kraftwreck.checkers.kraft.answers.state import State
+from kraftwreck.checkers.kraft.controller_model.reads import describe_partitions
+from kraftwreck.checkers.kraft.controller_model.state import State
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.recorded.capture import Capture

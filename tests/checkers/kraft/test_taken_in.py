@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.checkers.kraft.answers.exchanges import Commits, Exchange
-from kraftwreck.checkers.kraft.answers.state import State
-from kraftwreck.checkers.kraft.answers.taken_in import TakenIn
+from kraftwreck.checkers.kraft.controller_model.exchanges import Commits, Exchange
+from kraftwreck.checkers.kraft.controller_model.state import State
+from kraftwreck.checkers.kraft.controller_model.taken_in import TakenIn
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.histories.message import Message

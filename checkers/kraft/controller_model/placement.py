@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kraftwreck.checkers.kraft.answers.refusals import candidates
-from kraftwreck.checkers.kraft.answers.state import State
+from kraftwreck.checkers.kraft.controller_model.refusals import candidates
+from kraftwreck.checkers.kraft.controller_model.state import State
 
 
 def fault(state: State, placed: Sequence[Sequence[int]]) -> str | None:

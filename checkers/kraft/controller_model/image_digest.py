@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from kraftwreck.checkers.kraft.answers.state import StateHistory
-from kraftwreck.checkers.kraft.recorded.metadata_model import Broker, Partition
+from kraftwreck.checkers.kraft.controller_model.metadata_model import Broker, Partition
+from kraftwreck.checkers.kraft.controller_model.state import StateHistory
 from kraftwreck.nodes.metadata import image_values
 from kraftwreck.nodes.metadata.image_digest import MODULUS, hash_of
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kraftwreck.checkers.kraft.answers.config_values import altered
-from kraftwreck.checkers.kraft.answers.exchanges import Exchange
-from kraftwreck.checkers.kraft.answers.placement import fault
-from kraftwreck.checkers.kraft.answers.state import TOPIC, State, StateHistory, Versions
-from kraftwreck.checkers.kraft.recorded.metadata_model import Broker, Partition
+from kraftwreck.checkers.kraft.controller_model.config_values import altered
+from kraftwreck.checkers.kraft.controller_model.exchanges import Exchange
+from kraftwreck.checkers.kraft.controller_model.metadata_model import Broker, Partition
+from kraftwreck.checkers.kraft.controller_model.placement import fault
+from kraftwreck.checkers.kraft.controller_model.state import TOPIC, State, StateHistory, Versions
 from kraftwreck.nodes.protocol import errors
 
 Body = dict[str, Any]

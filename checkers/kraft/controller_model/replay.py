@@ -9,6 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from kraftwreck.checkers.kraft.controller_model.metadata_model import (
+    Change,
+    Fields,
+    MetadataModel,
+    ModelError,
+)
 from kraftwreck.checkers.kraft.recorded.committed_log import (
     DECODING,
     CommittedLog,
@@ -17,12 +23,6 @@ from kraftwreck.checkers.kraft.recorded.committed_log import (
     control_records,
 )
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
-from kraftwreck.checkers.kraft.recorded.metadata_model import (
-    Change,
-    Fields,
-    MetadataModel,
-    ModelError,
-)
 from kraftwreck.nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS
 
 BEGIN, END, ABORT = "BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord"

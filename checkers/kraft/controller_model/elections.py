@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraftwreck.checkers.kraft.answers import refusals
-from kraftwreck.checkers.kraft.answers.exchanges import Exchange
-from kraftwreck.checkers.kraft.answers.state import State
+from kraftwreck.checkers.kraft.controller_model import refusals
+from kraftwreck.checkers.kraft.controller_model.exchanges import Exchange
+from kraftwreck.checkers.kraft.controller_model.state import State
 from kraftwreck.nodes.protocol import errors
 
 
@@ -23,9 +23,9 @@ def left_out(first: State, exchange: Exchange) -> Iterator[tuple[str, int]]:
                 yield name, number
 
 
-def untold(state: State, name: str, number: int, kind: int) -> set[int] | None:
+def untold(state: State, name: str, number: int, kind: int) -> refusals.Codes:
     """Return the codes a left-out partition may have: no election is needed, or it is gone."""
     codes = refusals.elect(state, name, number, kind)
-    if codes is not None and errors.UNKNOWN_TOPIC_OR_PARTITION in codes:
-        return {errors.ELECTION_NOT_NEEDED}
+    if codes is not None and errors.UNKNOWN_TOPIC_OR_PARTITION in codes.must:
+        return refusals.Allowed(errors.ELECTION_NOT_NEEDED)
     return codes

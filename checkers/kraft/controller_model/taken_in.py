@@ -10,8 +10,8 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kraftwreck.checkers.kraft.answers.exchanges import Commits, Exchange
-from kraftwreck.checkers.kraft.answers.state import State, StateHistory
+from kraftwreck.checkers.kraft.controller_model.exchanges import Commits, Exchange
+from kraftwreck.checkers.kraft.controller_model.state import State, StateHistory
 from kraftwreck.checkers.kraft.limits import APPLIED_NS
 from kraftwreck.checkers.recorded.clocks import running_since
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from kraftwreck.checkers.kraft.answers.exchanges import Exchange
-from kraftwreck.checkers.kraft.answers.state import StateHistory
-from kraftwreck.checkers.kraft.recorded.metadata_model import Broker
+from kraftwreck.checkers.kraft.controller_model.exchanges import Exchange
+from kraftwreck.checkers.kraft.controller_model.metadata_model import Broker
+from kraftwreck.checkers.kraft.controller_model.state import StateHistory
 from kraftwreck.nodes.protocol import errors
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from kraftwreck.checkers.kraft.answers.config_values import RULES
-from kraftwreck.checkers.kraft.answers.refusals import LOST, NO_ID, is_legal_name, resource
-from kraftwreck.checkers.kraft.answers.state import BROKER, TOPIC, State
-from kraftwreck.checkers.kraft.recorded.metadata_model import Broker, Partition
+from kraftwreck.checkers.kraft.controller_model.config_values import RULES
+from kraftwreck.checkers.kraft.controller_model.metadata_model import Broker, Partition
+from kraftwreck.checkers.kraft.controller_model.refusals import LOST, NO_ID, is_legal_name, resource
+from kraftwreck.checkers.kraft.controller_model.state import BROKER, TOPIC, State
 from kraftwreck.nodes.protocol import errors
 
 Body = dict[str, Any]
@@ -273,10 +273,7 @@ def describe_configs(state: State, request: Body, answer: Body, nodes: Collectio
     """DescribeConfigs; ``nodes`` are the ids of nodes that need no registration."""
     for asked, told in zip(request["resources"], answer["results"], strict=False):
         kind, name = asked["resource_type"], asked["resource_name"]
-        faults = resource(state, kind, name, sorted(nodes))
-        right = sorted(abs(each) for each in faults)  # A negative code is optional.
-        if not any(each > 0 for each in faults):
-            right.append(errors.NONE)
+        right = sorted(resource(state, kind, name, sorted(nodes)).codes)
         if told["error_code"] not in right:
             return f"{name!r}: error {told['error_code']}, expected {right}"
         if told["error_code"] == errors.NONE:

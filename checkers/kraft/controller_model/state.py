@@ -10,13 +10,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
-from kraftwreck.checkers.kraft.recorded.metadata_model import (
+from kraftwreck.checkers.kraft.controller_model.metadata_model import (
     Broker,
     MetadataModel,
     Partition,
     PartitionKey,
 )
-from kraftwreck.checkers.kraft.recorded.replay import Step
+from kraftwreck.checkers.kraft.controller_model.replay import Step
 
 T = TypeVar("T")
 TOPIC: Final = 2

@@ -1,9 +1,8 @@
 """Which error codes a request calls for in a state of the metadata, by API.
 
-Each function returns the error codes that are right for one part of a request in one state. An
-empty set means that the part must succeed. Where a request breaks several rules, any of their
-codes is right: the order of the controller's checks is not specified. None means that the state
-does not decide it.
+Each function returns the error codes that are :class:`Allowed` for one part of a request in one
+state. Where a request breaks several rules, any of their codes is right: the order of the
+controller's checks is not specified. None means that the state does not decide it.
 
 Source: Kafka's ``ReplicationControlManager``, ``ConfigurationControlManager``,
 ``ClusterControlManager`` and ``FeatureControlManager``.
@@ -12,16 +11,47 @@ Source: Kafka's ``ReplicationControlManager``, ``ConfigurationControlManager``,
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from kraftwreck.checkers.kraft.answers.config_values import altered, is_legal
-from kraftwreck.checkers.kraft.answers.state import BROKER, TOPIC, State
-from kraftwreck.checkers.kraft.recorded.metadata_model import NO_LEADER, Partition
+from kraftwreck.checkers.kraft.controller_model.config_values import altered, is_legal
+from kraftwreck.checkers.kraft.controller_model.metadata_model import NO_LEADER, Partition
+from kraftwreck.checkers.kraft.controller_model.state import BROKER, TOPIC, State
 from kraftwreck.nodes.protocol import errors
 
 Body = dict[str, Any]
-Codes = set[int] | None
+
+
+class Allowed:
+    """The error codes that an answer may have. With ``must`` it must have one of either; without,
+    it may also report success."""
+
+    __slots__ = ("may", "must")
+
+    def __init__(self, *must: int, may: Iterable[int] = ()) -> None:
+        self.must = set(must)
+        self.may = set(may) if may else set[int]()
+
+    def __contains__(self, code: int) -> bool:
+        return code in self.must or code in self.may or (code == errors.NONE and not self.must)
+
+    @property
+    def codes(self) -> set[int]:
+        """All of these codes, and that of success where no other must be."""
+        return self.must | self.may | (set() if self.must else {errors.NONE})
+
+    def add(self, *codes: int) -> None:
+        """Add codes of which the answer must have one."""
+        self.must.update(codes)
+
+    def join(self, other: Allowed) -> Allowed:
+        """Add all of ``other``; return self."""
+        self.must |= other.must
+        self.may |= other.may
+        return self
+
+
+Codes = Allowed | None
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 NO_ID: Final = bytes(16)
@@ -61,25 +91,25 @@ def _assignment(state: State, replicas: Sequence[int], factor: int | None = None
     )
 
 
-def _manual(state: State, lists: Sequence[Sequence[int]], factor: int) -> set[int]:
+def _manual(state: State, lists: Sequence[Sequence[int]], factor: int) -> Allowed:
     """Check replicas that the request assigns itself, by partition."""
     wrong = any(
         not _assignment(state, each, factor) or not any(map(state.is_active, each))
         for each in lists
     )
     if wrong and not state.brokers():
-        return {-errors.INVALID_REPLICA_ASSIGNMENT}  # The voters count as brokers.
-    return {errors.INVALID_REPLICA_ASSIGNMENT} if wrong else set()
+        return Allowed(may=[errors.INVALID_REPLICA_ASSIGNMENT])  # The voters count as brokers.
+    return Allowed(errors.INVALID_REPLICA_ASSIGNMENT) if wrong else Allowed()
 
 
-def _placement(state: State, factor: int) -> set[int]:
+def _placement(state: State, factor: int) -> Allowed:
     if not state.brokers():
         # The voters count as brokers, and there may be too few of them.
-        return {-errors.INVALID_REPLICATION_FACTOR}
+        return Allowed(may=[errors.INVALID_REPLICATION_FACTOR])
     may = candidates(state)
     if not 0 < factor <= len(may) or all(state.brokers()[i].fenced for i in may):
-        return {errors.INVALID_REPLICATION_FACTOR}
-    return set()
+        return Allowed(errors.INVALID_REPLICATION_FACTOR)
+    return Allowed()
 
 
 # --- topics -------------------------------------------------------------------------------
@@ -87,7 +117,7 @@ def _placement(state: State, factor: int) -> set[int]:
 
 def create_topic(state: State, topic: Body, names: Sequence[str], defaults: Body) -> Codes:
     """CreateTopics: ``names`` are all of the request, ``defaults`` the cluster's settings."""
-    name, found = topic["name"], set()
+    name, found = topic["name"], Allowed()
     if names.count(name) > 1:
         found.add(errors.INVALID_REQUEST)
     if name == METADATA_TOPIC:
@@ -110,16 +140,16 @@ def create_topic(state: State, topic: Body, names: Sequence[str], defaults: Body
             return None
         if not legal:
             found.add(errors.INVALID_CONFIG)
-    return found | _new_partitions(state, topic, defaults)
+    return found.join(_new_partitions(state, topic, defaults))
 
 
-def _new_partitions(state: State, topic: Body, defaults: Body) -> set[int]:
+def _new_partitions(state: State, topic: Body, defaults: Body) -> Allowed:
     count, factor, manual = (
         topic["num_partitions"],
         topic["replication_factor"],
         topic["assignments"],
     )
-    found = set()
+    found = Allowed()
     if manual:
         if count != -1 or factor != -1:
             found.add(errors.INVALID_REQUEST)
@@ -127,12 +157,11 @@ def _new_partitions(state: State, topic: Body, defaults: Body) -> set[int]:
         numbers = sorted(each["partition_index"] for each in manual)
         if numbers != list(range(len(manual))):
             found.add(errors.INVALID_REPLICA_ASSIGNMENT)
-        found |= _manual(state, lists, len(lists[0]))
-        return found
+        return found.join(_manual(state, lists, len(lists[0])))
     if factor == 0 or factor < -1:
         found.add(errors.INVALID_REPLICATION_FACTOR)
     else:
-        found |= _placement(state, defaults["factor"] if factor == -1 else factor)
+        found.join(_placement(state, defaults["factor"] if factor == -1 else factor))
     if count == 0 or count < -1:
         found.add(errors.INVALID_PARTITIONS)
     return found
@@ -142,12 +171,12 @@ def delete_topic(state: State, wanted: Body, meant: Sequence[tuple[str | None, b
     """DeleteTopics: ``meant`` are (name, id) of all of the request."""
     name, topic_id = wanted["name"], bytes(wanted["topic_id"])
     if (name is None) == (topic_id == NO_ID):
-        return {errors.INVALID_REQUEST}
+        return Allowed(errors.INVALID_REQUEST)
 
     def target(each: tuple[str | None, bytes]) -> str | bytes:
         return each[0] if each[0] is not None else state.name(each[1]) or each[1]
 
-    found = set()
+    found = Allowed()
     if [target(each) for each in meant].count(target((name, topic_id))) > 1:
         found.add(errors.INVALID_REQUEST)
     if name is not None and state.topic(name) is None:
@@ -159,45 +188,44 @@ def delete_topic(state: State, wanted: Body, meant: Sequence[tuple[str | None, b
 
 def grow_topic(state: State, topic: Body, names: Sequence[str]) -> Codes:
     """CreatePartitions."""
-    name, found = topic["name"], set()
+    name, found = topic["name"], Allowed()
     if names.count(name) > 1:
         found.add(errors.INVALID_REQUEST)
     topic_id = state.topic(name)
     if topic_id is None:
-        return found | {errors.UNKNOWN_TOPIC_OR_PARTITION}
+        return found.join(Allowed(errors.UNKNOWN_TOPIC_OR_PARTITION))
     partitions = state.partitions(topic_id)
     more = topic["count"] - len(partitions)
     if more <= 0:
-        return found | {errors.INVALID_PARTITIONS}
+        return found.join(Allowed(errors.INVALID_PARTITIONS))
     factor = len(partitions[0].replicas) - len(partitions[0].removing)
     manual = topic["assignments"]
     if manual is None:
-        return found | _placement(state, factor)
+        return found.join(_placement(state, factor))
     lists = [list(each["broker_ids"]) for each in manual]
     if len(lists) != more:
         found.add(errors.INVALID_REPLICA_ASSIGNMENT)
-    found |= _manual(state, lists, factor)
-    return found
+    return found.join(_manual(state, lists, factor))
 
 
 # --- configurations -----------------------------------------------------------------------
 
 
-def resource(state: State, kind: int, name: str, nodes: Sequence[int]) -> set[int]:
+def resource(state: State, kind: int, name: str, nodes: Sequence[int]) -> Allowed:
     """A topic or broker resource; ``nodes`` are the ids of those that need no registration."""
     if kind not in (TOPIC, BROKER):
-        return {errors.INVALID_REQUEST}
+        return Allowed(errors.INVALID_REQUEST)
     if kind == TOPIC:
-        return set() if state.topic(name) else {errors.UNKNOWN_TOPIC_OR_PARTITION}
+        return Allowed() if state.topic(name) else Allowed(errors.UNKNOWN_TOPIC_OR_PARTITION)
     if not name:
-        return set()
+        return Allowed()
     if not _NODE_ID.fullmatch(name):
-        return {errors.INVALID_REQUEST}
+        return Allowed(errors.INVALID_REQUEST)
     if state.broker(int(name)) is not None:
-        return set()
+        return Allowed()
     # A controller needs no registration, but it may have been removed from the voters for a while.
-    may = int(name) in nodes
-    return {-errors.BROKER_ID_NOT_REGISTERED if may else errors.BROKER_ID_NOT_REGISTERED}
+    unknown = errors.BROKER_ID_NOT_REGISTERED
+    return Allowed(may=[unknown]) if int(name) in nodes else Allowed(unknown)
 
 
 def alter_configs(
@@ -218,7 +246,7 @@ def alter_configs(
         if legal is None:
             return None
         if not legal:
-            found |= {errors.INVALID_CONFIG, errors.INVALID_REQUEST}
+            found.add(errors.INVALID_CONFIG, errors.INVALID_REQUEST)
         if key == "min.insync.replicas" and kind == BROKER and state.elr_enabled():
             return None
     least = state.config(kind, name, "min.insync.replicas")
@@ -249,25 +277,25 @@ def elect(state: State, name: str, number: int, kind: int) -> Codes:
     topic_id = state.topic(name)
     partition = None if topic_id is None else state.partition(topic_id, number)
     if partition is None:
-        return {errors.UNKNOWN_TOPIC_OR_PARTITION}
+        return Allowed(errors.UNKNOWN_TOPIC_OR_PARTITION)
     if kind == PREFERRED:
         first = partition.replicas[0]
         if partition.leader == first:
-            return {errors.ELECTION_NOT_NEEDED}
+            return Allowed(errors.ELECTION_NOT_NEEDED)
         if not state.brokers():
             return None  # The voters count as brokers, and the voters are not known here.
         if first in (partition.isr or partition.elr) and is_online(state, partition, first):
-            return set()
+            return Allowed()
         last_known = not partition.isr and not partition.elr and partition.last_known_elr
         if last_known == (first,) and is_online(state, partition, first):
             return None
-        return {errors.PREFERRED_LEADER_NOT_AVAILABLE}
+        return Allowed(errors.PREFERRED_LEADER_NOT_AVAILABLE)
     if partition.leader != NO_LEADER:
-        return {errors.ELECTION_NOT_NEEDED}
+        return Allowed(errors.ELECTION_NOT_NEEDED)
     if not state.brokers():
         return None
     able = [b for b in partition.replicas if is_online(state, partition, b)]
-    return set() if able else {errors.ELIGIBLE_LEADERS_NOT_AVAILABLE}
+    return Allowed() if able else Allowed(errors.ELIGIBLE_LEADERS_NOT_AVAILABLE)
 
 
 def reassign(state: State, name: str, wanted: Body, may_resize: bool) -> Codes:
@@ -277,17 +305,17 @@ def reassign(state: State, name: str, wanted: Body, may_resize: bool) -> Codes:
     if topic_id is not None:
         partition = state.partition(topic_id, wanted["partition_index"])
     if partition is None:
-        return {errors.UNKNOWN_TOPIC_OR_PARTITION}
+        return Allowed(errors.UNKNOWN_TOPIC_OR_PARTITION)
     target = wanted["replicas"]
     if target is None:
         if not partition.adding and not partition.removing:
-            return {errors.NO_REASSIGNMENT_IN_PROGRESS}
+            return Allowed(errors.NO_REASSIGNMENT_IN_PROGRESS)
         rest = [replica for replica in partition.replicas if replica not in partition.adding]
         lossy = partition.isr and not set(partition.isr) - set(partition.adding)
         if not rest:
-            return {errors.INVALID_REPLICA_ASSIGNMENT}
-        return None if lossy else set()
-    found = set()
+            return Allowed(errors.INVALID_REPLICA_ASSIGNMENT)
+        return None if lossy else Allowed()
+    found = Allowed()
     if not state.brokers():
         return None
     if not _assignment(state, target):
@@ -300,14 +328,14 @@ def reassign(state: State, name: str, wanted: Body, may_resize: bool) -> Codes:
 def propose(state: State, sender: int, topic_id: bytes, proposal: Body) -> Codes:
     """AlterPartition, one partition."""
     if state.name(topic_id) is None:
-        return {errors.UNKNOWN_TOPIC_ID}
+        return Allowed(errors.UNKNOWN_TOPIC_ID)
     partition = state.partition(topic_id, proposal["partition_index"])
     if partition is None:
-        return {errors.UNKNOWN_TOPIC_OR_PARTITION}
+        return Allowed(errors.UNKNOWN_TOPIC_OR_PARTITION)
     leader_epoch, epoch = proposal["leader_epoch"], proposal["partition_epoch"]
     if leader_epoch > partition.leader_epoch or epoch > partition.partition_epoch:
-        return {errors.NOT_CONTROLLER}
-    found = set()
+        return Allowed(errors.NOT_CONTROLLER)
+    found = Allowed()
     if leader_epoch < partition.leader_epoch:
         found.add(errors.FENCED_LEADER_EPOCH)
     if epoch < partition.partition_epoch:
@@ -334,22 +362,22 @@ def propose(state: State, sender: int, topic_id: bytes, proposal: Body) -> Codes
 # --- brokers ------------------------------------------------------------------------------
 
 
-def speak(state: State, broker_id: int, epoch: int) -> set[int]:
+def speak(state: State, broker_id: int, epoch: int) -> Allowed:
     """Requests on behalf of a broker must carry its current broker epoch."""
     broker = state.broker(broker_id)
     if broker is None:
-        return {errors.BROKER_ID_NOT_REGISTERED}
-    return set() if broker.epoch == epoch else {errors.STALE_BROKER_EPOCH}
+        return Allowed(errors.BROKER_ID_NOT_REGISTERED)
+    return Allowed() if broker.epoch == epoch else Allowed(errors.STALE_BROKER_EPOCH)
 
 
 def register(state: State, body: Body, cluster_id: str | None) -> Codes:
     """BrokerRegistration; the rules C1 and C16 judge whether a session is valid."""
-    found = set()
+    found = Allowed()
     if cluster_id is not None and body["cluster_id"] != cluster_id:
         found.add(errors.INCONSISTENT_CLUSTER_ID)
     known = state.broker(body["broker_id"])
     if known is not None and known.incarnation != bytes(body["incarnation_id"]):
-        found.add(-errors.DUPLICATE_BROKER_REGISTRATION)
+        found.may.add(errors.DUPLICATE_BROKER_REGISTRATION)
     if body["is_migrating_zk_broker"]:
         found.add(errors.BROKER_ID_NOT_REGISTERED)
     directories = [bytes(each) for each in body["log_dirs"]]
@@ -388,7 +416,7 @@ def update_features(state: State, body: Body) -> Codes:
     """UpdateFeatures from version 1 on, as a whole."""
     updates = body["feature_updates"]
     names = [update["feature"] for update in updates]
-    found = set()
+    found = Allowed()
     if len(set(names)) != len(names):
         found.add(errors.INVALID_REQUEST)
     planned = {update["feature"]: update["max_version_level"] for update in updates}
