@@ -116,6 +116,11 @@ class Partition:
         self.in_sync = InSync()
 
     @property
+    def is_opening(self) -> bool:
+        """Whether this broker is to lead, as soon as the log is open."""
+        return self.log is None and self.assignment.leader == self.with_.own
+
+    @property
     def min_insync(self) -> int:
         """The size below which an ISR acknowledges nothing."""
         return min(self.settings.min_insync, len(self.assignment.replicas))
@@ -123,7 +128,7 @@ class Partition:
     # --- roles ------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Ask for the log; requests are refused until it is there."""
+        """Ask for the log; requests wait until it is there if this broker is to lead."""
         self.log = None
         self.leading = False
         self.with_.effects.append(OpenLog(self.key))
@@ -141,6 +146,7 @@ class Partition:
         if new.partition_epoch < old.partition_epoch or new.leader_epoch < old.leader_epoch:
             return
         self.assignment = new
+        self.with_.changed.add(self.key)
         if self.log is None:
             return
         if new.leader == self.with_.own:
@@ -150,7 +156,6 @@ class Partition:
                 self._note("role", {"leader": new.leader, "epoch": new.leader_epoch})
             self.leading = False
             self.in_sync = InSync()
-        self.with_.changed.add(self.key)
 
     def _lead(self, log: LogView, old: Assignment, new: Assignment) -> None:
         led, ours, now = self.leading, self.with_, self.with_.now

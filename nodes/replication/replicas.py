@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from kraftwreck.nodes.protocol.errors import NONE, UNKNOWN_TOPIC_OR_PARTITION
@@ -37,7 +39,7 @@ from kraftwreck.nodes.replication.events import (
 from kraftwreck.nodes.replication.fetchers import Fetchers
 from kraftwreck.nodes.replication.headers import PartitionKey
 from kraftwreck.nodes.replication.partition import Partition, Surroundings
-from kraftwreck.nodes.replication.requests import Deleting, Fetching, Producing
+from kraftwreck.nodes.replication.requests import Deleting, Fetching, Opening, Producing
 from kraftwreck.nodes.replication.sessions import Sessions
 from kraftwreck.nodes.replication.waiting import NEVER, Parked, Waiting
 
@@ -47,6 +49,8 @@ CHECKPOINT_US: Final = 5_000_000
 """``replica.high.watermark.checkpoint.interval.ms``."""
 RETENTION_US: Final = 300_000_000
 """``log.retention.check.interval.ms``."""
+OPENING_US: Final = 10_000_000
+"""How long requests without a time-out of their own wait until a log is open."""
 RETRY_US: Final = 50_000
 """Time before an ISR is proposed again."""
 
@@ -114,11 +118,15 @@ class Replicas:
             case OffsetsAnswered():
                 self._fetchers.offsets(event)
             case ListOffsetsReceived():
-                self._list_offsets(event)
+                keys = tuple(part[0] for part in event.parts)
+                self._when_open(keys, now + OPENING_US, partial(self._list_offsets, event))
             case EpochEndsReceived():
-                self._epoch_ends(event)
+                keys = tuple(part[0] for part in event.parts)
+                self._when_open(keys, now + OPENING_US, partial(self._epoch_ends, event))
             case DeleteRecordsReceived():
-                self._begin(Deleting(event, self.partitions, self._with.effects, now))
+                keys = tuple(part[0] for part in event.parts)
+                deadline = now + event.timeout_ms * 1000
+                self._when_open(keys, deadline, partial(self._delete, event, now))
             case _:
                 raise TypeError(f"unknown event {event!r}")
         return self._settle(now)
@@ -147,6 +155,15 @@ class Replicas:
     def _begin(self, parked: Parked) -> None:
         if not parked.attempt(late=False):
             self._waiting.add(parked)
+
+    def _when_open(
+        self, keys: tuple[PartitionKey, ...], deadline: int, carry_out: Callable[[], None]
+    ) -> None:
+        """Carry out a request once no log that it needs is still being opened."""
+        self._begin(Opening(keys, self.partitions, deadline, carry_out))
+
+    def _delete(self, event: DeleteRecordsReceived, now: int) -> None:
+        self._begin(Deleting(event, self.partitions, self._with.effects, now))
 
     def _fetch(self, event: FetchReceived, now: int) -> None:
         error, session, parts = self._sessions.resolve(event)

@@ -1,8 +1,12 @@
-"""Requests of clients and followers that may have to wait: Produce, Fetch, DeleteRecords."""
+"""Requests of clients and followers that may have to wait.
+
+A broker is named as the leader of a new partition before it has opened the log. Requests of clients
+that arrive meanwhile wait for the log, but not longer than they allow.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from kraftwreck.nodes.protocol.errors import (
@@ -29,7 +33,7 @@ from kraftwreck.nodes.replication.events import (
     FetchReceived,
     ProduceReceived,
 )
-from kraftwreck.nodes.replication.headers import PartitionKey
+from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 from kraftwreck.nodes.replication.partition import CONSUMER, Partition
 from kraftwreck.nodes.replication.sessions import Session
 
@@ -37,8 +41,39 @@ Partitions = Mapping[PartitionKey, Partition]
 _MS: Final = 1000
 
 
+class Opening:
+    """A request to be carried out when the logs of its partitions are open, or at its deadline."""
+
+    def __init__(
+        self,
+        keys: tuple[PartitionKey, ...],
+        partitions: Partitions,
+        deadline: int,
+        carry_out: Callable[[], None],
+    ) -> None:
+        self.deadline = deadline
+        self._keys = tuple(dict.fromkeys(keys))
+        self._partitions, self._carry_out = partitions, carry_out
+
+    def watched(self) -> tuple[PartitionKey, ...]:
+        """Return the partitions of the request."""
+        return self._keys
+
+    def attempt(self, *, late: bool) -> bool:
+        """Carry the request out unless a log is still being opened."""
+        if not late and any(_is_opening(self._partitions, key) for key in self._keys):
+            return False
+        self._carry_out()
+        return True
+
+
+def _is_opening(partitions: Partitions, key: PartitionKey) -> bool:
+    partition = partitions.get(key)
+    return partition is not None and partition.is_opening
+
+
 class Producing:
-    """A Produce whose batches are appended; with acks=all it waits for the high watermark."""
+    """A Produce: batches are appended to open logs; acks=all waits for the high watermark."""
 
     def __init__(
         self, event: ProduceReceived, partitions: Partitions, effects: list[Effect], now: int
@@ -49,18 +84,30 @@ class Producing:
         self._parts: dict[PartitionKey, ProducedPart] = {}
         self._ends: dict[PartitionKey, int] = {}
         self._keys = tuple(dict.fromkeys(key for key, _ in event.batches))
-        for key, batch in event.batches:
-            partition = partitions.get(key)
-            if event.acks not in (-1, 0, 1):
-                self._parts[key] = ProducedPart(key, INVALID_REQUIRED_ACKS)
-            elif partition is None:
-                self._parts[key] = ProducedPart(key, UNKNOWN_TOPIC_OR_PARTITION)
+        self._unopened = event.batches
+        """The batches whose logs are still being opened."""
+
+    def _append(self, *, late: bool) -> None:
+        """Append the batches whose logs are open, so that requests stay in order by partition."""
+        batches, self._unopened = self._unopened, ()
+        for key, batch in batches:
+            if not late and _is_opening(self._partitions, key):
+                self._unopened += ((key, batch),)
             else:
-                done = partition.append(batch, event.acks)
-                start = partition.log.start if partition.log is not None else -1
-                self._parts[key] = ProducedPart(key, done.error, done.base_offset, start)
-                if done.error == NONE:
-                    self._ends[key] = done.end
+                self._append_one(key, batch)
+
+    def _append_one(self, key: PartitionKey, batch: Batch) -> None:
+        partition = self._partitions.get(key)
+        if self._acks not in (-1, 0, 1):
+            self._parts[key] = ProducedPart(key, INVALID_REQUIRED_ACKS)
+        elif partition is None:
+            self._parts[key] = ProducedPart(key, UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            done = partition.append(batch, self._acks)
+            start = partition.log.start if partition.log is not None else -1
+            self._parts[key] = ProducedPart(key, done.error, done.base_offset, start)
+            if done.error == NONE:
+                self._ends[key] = done.end
 
     def watched(self) -> tuple[PartitionKey, ...]:
         """Return the partitions of the request."""
@@ -68,6 +115,10 @@ class Producing:
 
     def attempt(self, *, late: bool) -> bool:
         """Answer when each batch is replicated, or never will be by this leader."""
+        if self._unopened:
+            self._append(late=late)
+        if self._unopened:
+            return False
         if self._acks != -1:
             return self._answer()
         for key, end in list(self._ends.items()):
@@ -160,6 +211,8 @@ class Fetching:
         found = 0
         for read in reads:
             if read.error != NONE or read.diverging is not None:
+                if self._waits_for_log(read.key):
+                    continue
                 return True
             if read.high_watermark > self._watermarks.get(read.key, read.high_watermark):
                 return True
@@ -168,6 +221,10 @@ class Fetching:
                 records, cap = read.records, self._event.min_bytes
                 found += log.bytes_between(records.offset, records.end_offset, cap)
         return found >= self._event.min_bytes
+
+    def _waits_for_log(self, key: PartitionKey) -> bool:
+        """Whether the error may pass. Followers do not wait: they fetch other partitions, too."""
+        return self._event.replica_id == CONSUMER and _is_opening(self._partitions, key)
 
 
 class Deleting:
