@@ -80,11 +80,25 @@ def hunt_patch(
             return hunted
 
 
+RECORDS = (
+    "nodes/replication/",
+    "nodes/log/partition/",
+    "nodes/server/data_calls.py",
+    "nodes/server/partition_files.py",
+    "nodes/server/record_requests.py",
+    "nodes/server/replica_fetches.py",
+)
+"""Code of the nodes that runs only where records are stored."""
+
+
 def options_for(patch: Path) -> tuple[str, ...]:
-    """Return the options of the system for tests of ``patch``: code of the nodes' host runs only
-    with shells."""
-    changed = (line for line in patch.read_bytes().splitlines() if line.startswith(b"+++ "))
-    return ("shells=yes",) if any(b"nodes/server/" in line for line in changed) else ()
+    """Return the options of the system for tests of ``patch``: some code of the nodes runs only
+    where records are stored, and code of their host only with shells."""
+    lines = patch.read_bytes().decode(errors="replace").splitlines()
+    changed = [line for line in lines if line.startswith("+++ ")]
+    if changed and all(any(place in line for place in RECORDS) for line in changed):
+        return ("records=yes",)
+    return ("shells=yes",) if any("nodes/server/" in line for line in changed) else ()
 
 
 def _fails_anyway(seed: int, style: Style, own: tuple[str, ...]) -> bool:

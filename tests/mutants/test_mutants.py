@@ -17,7 +17,7 @@ import pytest
 from kraftwreck.campaigns.campaign import Tested as Outcome
 from kraftwreck.campaigns.detection import Row, table
 from kraftwreck.campaigns.hunt import Hunted, hunt
-from kraftwreck.campaigns.hunting import hunt_patch
+from kraftwreck.campaigns.hunting import hunt_patch, options_for
 from kraftwreck.cli.main import status
 from kraftwreck.harness.archive import IMPORT_ROOT, PROJECT_TREE
 from kraftwreck.harness.options import OptionError
@@ -206,6 +206,24 @@ def test_failures_without_the_bug_do_not_count(monkeypatch: pytest.MonkeyPatch) 
     hunted = hunt_patch(MUTANTS[0].patch, 1)
     assert (hunted.found, hunted.seed, hunted.not_its) == (False, None, (3,))
     assert (hunted.runs, hunted.cpu_s) == (4, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "options"),
+    [
+        (["nodes/replication/partition.py"], ("records=yes",)),
+        (["nodes/replication/partition.py", "nodes/server/data_calls.py"], ("records=yes",)),
+        (["nodes/replication/partition.py", "nodes/server/shell.py"], ("shells=yes",)),
+        (["nodes/replication/partition.py", "nodes/node.py"], ()),
+        ([], ()),
+    ],
+)
+def test_a_patch_is_hunted_where_its_code_runs(
+    changed: list[str], options: tuple[str, ...], tmp_path: Path
+) -> None:
+    patch = tmp_path / "bug.patch"
+    patch.write_text("".join(f"--- a/{file}\n+++ b/{file}\n" for file in changed))
+    assert options_for(patch) == options
 
 
 IMPORT = "from hashlib import blake2b"

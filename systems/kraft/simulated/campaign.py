@@ -53,7 +53,8 @@ class KraftCampaign(Campaign):
 
     def options(self, seed: int) -> RunOptions:
         """Return the options of the test with this ``seed``."""
-        name = _workload(seed) if self.workload == ALL else self.workload
+        wanted = Draws.parsed(self.system_options).records is True
+        name = _workload(seed, wanted) if self.workload == ALL else self.workload
         threads, rate = _load(find(name), seed)
         return RunOptions(
             system=self.system,
@@ -78,8 +79,8 @@ class KraftCampaign(Campaign):
         options, brokers, records = self.options(seed), draws.brokers, draws.records
         if options.workload == PRODUCE:
             records = True
-            if brokers is None:
-                brokers = (3, 3, 3, 3, 2, 1)[draw_below(6, seed, "produce", "brokers")]
+        if records and brokers is None:
+            brokers = (3, 3, 3, 3, 2, 1)[draw_below(6, seed, "produce", "brokers")]
         drawn = draw_knobs(
             seed,
             options.nodes,
@@ -152,9 +153,10 @@ def _growth(seed: int, cuts: bool, others: list[Fault]) -> list[Fault]:
     return [growth, cut, *(fault for fault in others if fault.at >= later + cut.duration)]
 
 
-def _workload(seed: int) -> str:
-    """Return the workload of a campaign of all: in one run of six that of records."""
-    if draw_below(PRODUCE_SHARE, seed, "produce") == 0:
+def _workload(seed: int, records: bool) -> str:
+    """Return the workload of a campaign of all: in one run of six that of records, and in five of
+    six if brokers must store ``records``."""
+    if (draw_below(PRODUCE_SHARE, seed, "produce") == 0) is not records:
         return PRODUCE
     others = [name for name in drawn() if name != PRODUCE]
     return others[seed % len(others)]
