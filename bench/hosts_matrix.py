@@ -34,7 +34,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from kraftwreck.harness.capabilities import MEMBERSHIP
+from kraftwreck.harness.capabilities import MEMBERSHIP, POWER
 from kraftwreck.harness.clusters.providers import DEFAULT_NODES
 from kraftwreck.nemesis.registry import families
 from kraftwreck.nodes.draw import draw_below
@@ -42,6 +42,7 @@ from kraftwreck.systems.kraft.options import PRODUCE
 from kraftwreck.workloads.registry import workloads
 
 NONE, ALL = "none", "all"
+METADATA = "metadata"
 WITHOUT, BROKERS, COMBINED = "without", "brokers", "combined"
 STATIC, DYNAMIC = "static", "dynamic"
 _SECONDS = (*(20,) * 14, *(60,) * 5, 300)
@@ -80,7 +81,9 @@ class Cell:
         chosen = self.faults
         if chosen == ALL:
             names = [n for n in families() if n not in self.without]
-            chosen = ",".join(n for n in names if possible(n, self.quorum, self.nodes))
+            chosen = ",".join(
+                n for n in names if possible(n, self.workload, self.quorum, self.nodes)
+            )
         words = ["run", "-w", self.workload, "-n", chosen, "-t", str(self.seconds)]
         words += ["-c", cluster, "--quorum", self.quorum, "--seed", str(self.seed)]
         if self.controllers != DEFAULT_NODES:
@@ -107,9 +110,11 @@ SLICE = (
 """The runs of continuous integration: runs without faults first, one of them long."""
 
 
-def possible(family: str, quorum: str, nodes: str) -> bool:
-    """Return whether ``family`` works with this quorum and these brokers."""
+def possible(family: str, workload: str, quorum: str, nodes: str) -> bool:
+    """Return whether ``family`` works with this workload, this quorum and these brokers."""
     known = families()[family]
+    if POWER in known.needs and workload == PRODUCE:
+        return False
     if MEMBERSHIP in known.needs and quorum != DYNAMIC:
         return False
     return nodes == BROKERS or not all(shape.role for shape in known.shapes.values())
@@ -129,10 +134,12 @@ def cell(number: int) -> Cell:
     nodes = one((WITHOUT, BROKERS, COMBINED), "nodes")
     if workload == PRODUCE:
         nodes = BROKERS
+        if faults in families() and POWER in families()[faults].needs:
+            workload = METADATA
     if faults in families():
         if MEMBERSHIP in families()[faults].needs:
             quorum = DYNAMIC
-        if not possible(faults, quorum, nodes):
+        if not possible(faults, workload, quorum, nodes):
             nodes = BROKERS
     return Cell(workload, faults, one(_SECONDS, "seconds"), quorum, nodes, 1000 + number)
 

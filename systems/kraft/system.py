@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from kraftwreck.harness.archive import build_archive, digest, with_bytecode
-from kraftwreck.harness.capabilities import CAPABILITIES, MEMBERSHIP, Capability, Environment
+from kraftwreck.harness.capabilities import (
+    CAPABILITIES,
+    HOSTS,
+    MEMBERSHIP,
+    POWER,
+    Capability,
+    Environment,
+)
 from kraftwreck.harness.client import Client, Connection
 from kraftwreck.harness.clusters.cluster import Host, Machines
 from kraftwreck.harness.options import RunOptions
@@ -20,7 +27,7 @@ from kraftwreck.harness.system import Deployed, Seen
 from kraftwreck.harness.workload import ClientSetting, Speaking, Workload
 from kraftwreck.nemesis.families.network import LINKS, RELAY
 from kraftwreck.systems.kraft.client import KafkaClient
-from kraftwreck.systems.kraft.options import CONTROLLER, KraftLayout, KraftOptions
+from kraftwreck.systems.kraft.options import CONTROLLER, PRODUCE, KraftLayout, KraftOptions
 from kraftwreck.systems.kraft.remote.deployment import Deployment
 from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
 from kraftwreck.systems.kraft.remote.settings import Settings
@@ -214,10 +221,18 @@ class Kraft:
     """Its nodes leave input logs with which they can be run again."""
 
     def lacking(self, options: RunOptions) -> Mapping[str, str]:
-        """Return what it does not offer: a static quorum has fixed voters."""
-        if KraftOptions.of(options).dynamic:
-            return {}
-        return {MEMBERSHIP.name: "the voters of a static quorum are fixed; add --quorum dynamic"}
+        """Return what it does not offer: a static quorum has fixed voters, and records may be lost
+        with the power of all their replicas, of which hosts keep no account."""
+        lacks = {}
+        if not KraftOptions.of(options).dynamic:
+            lacks[MEMBERSHIP.name] = "the voters of a static quorum are fixed; add --quorum dynamic"
+        if options.workload == PRODUCE:
+            lost = "records are lost by design when all their replicas lose power"
+            lacks[POWER.name] = f"{lost}; only -c sim can distinguish such losses"
+            if options.cluster != "netns":
+                # A crashed process leaves its writes to the kernel, a crashed machine does not.
+                lacks[HOSTS.name] = lacks[POWER.name]
+        return lacks
 
     def configured(self, given: Sequence[str]) -> Kraft:
         """Return this system. Raises OptionError, one line, for a wrong option of its own."""

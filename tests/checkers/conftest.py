@@ -285,6 +285,12 @@ def quorum() -> Quorum:
 
 
 @pytest.fixture
+def traces(quorum: Quorum) -> Quorum:
+    """Traces and logs of nodes, for tests that any system could write."""
+    return quorum
+
+
+@pytest.fixture
 def make_run() -> MakeRun:
     def make(
         history: History | None = None,

@@ -195,13 +195,13 @@ def test_a_malformed_value_is_refused_by_line_and_field(
 def test_a_run_folder_is_checked_again(
     tmp_path: Path,
     history: Any,
-    quorum: Any,
+    traces: Any,
     make_run: Callable[..., Any],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    quorum.one_epoch()
+    traces.one_epoch()
     history.did(0, "leader", saw={"leader": 2, "epoch": 1, "hw": 1, "node": 2}, node="n2")
-    run = make_run(history, quorum, checkers=["stats", "epochs"], name="kraft-leader", seed=1)
+    run = make_run(history, traces, checkers=["stats", "epochs"], name="kraft-leader", seed=1)
     (tmp_path / "test.json").write_bytes(msgspec.json.encode(run.test))
     lines = b"".join(msgspec.json.encode(op) + b"\n" for op in run.ops)
     (tmp_path / "history.jsonl").write_bytes(lines)

@@ -93,13 +93,13 @@ def test_a_history_that_makes_no_sense_is_unknown_for_all(
 
 
 def test_a_run_folder_gives_the_same_as_memory(
-    tmp_path: Path, history: Any, quorum: Any, make_run: Callable[..., Any]
+    tmp_path: Path, history: Any, traces: Any, make_run: Callable[..., Any]
 ) -> None:
-    quorum.one_epoch()
+    traces.one_epoch()
     history.did(0, "create", "a")
-    for node in quorum.logs:
+    for node in traces.logs:
         history.did(0, "read", saw=["a"], node=node, final=True)
-    run = make_run(history, quorum, ordered=False)
+    run = make_run(history, traces, ordered=False)
     (tmp_path / "test.json").write_bytes(msgspec.json.encode(run.test))
     lines = b"".join(msgspec.json.encode(op) + b"\n" for op in run.ops)
     (tmp_path / "history.jsonl").write_bytes(lines + b'{"index": 99, "torn')

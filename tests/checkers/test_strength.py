@@ -29,11 +29,11 @@ def operations(history: Any, ok: int, failed: int) -> None:
 
 
 def test_a_run_with_few_acknowledged_operations_is_unknown(
-    history: Any, quorum: Any, make_run: Callable[..., Any]
+    history: Any, traces: Any, make_run: Callable[..., Any]
 ) -> None:
-    quorum.one_epoch()
+    traces.one_epoch()
     operations(history, 8, 801)
-    found = check(make_run(history, quorum, time_limit_s=2.0, floor=DECLARED))
+    found = check(make_run(history, traces, time_limit_s=2.0, floor=DECLARED))
     assert found.valid == "unknown"
     assert found.error is not None
     assert found.error.startswith("too little happened: 8 of 809 operations acknowledged (1%)")
@@ -42,59 +42,59 @@ def test_a_run_with_few_acknowledged_operations_is_unknown(
 
 
 def test_an_invalid_run_stays_invalid_below_the_floor(
-    history: Any, quorum: Any, make_run: Callable[..., Any]
+    history: Any, traces: Any, make_run: Callable[..., Any]
 ) -> None:
-    found = check(make_run(history, quorum, time_limit_s=2.0, floor=DECLARED))
+    found = check(make_run(history, traces, time_limit_s=2.0, floor=DECLARED))
     assert found.valid == "unknown"
     broken = type(found)(valid=False)
     assert Verdict.of({"strength": found, "epochs": broken}).valid is False
 
 
 def test_final_operations_do_not_count(
-    history: Any, quorum: Any, make_run: Callable[..., Any]
+    history: Any, traces: Any, make_run: Callable[..., Any]
 ) -> None:
     history.did(0, "read", final=True)
-    assert strength(make_run(history, quorum)).operations == 0
+    assert strength(make_run(history, traces)).operations == 0
 
 
 def test_a_run_without_a_recorded_floor_is_measured_and_valid(
-    history: Any, quorum: Any, make_run: Callable[..., Any]
+    history: Any, traces: Any, make_run: Callable[..., Any]
 ) -> None:
-    quorum.one_epoch()
-    found = check(make_run(history, quorum, time_limit_s=2.0))
+    traces.one_epoch()
+    found = check(make_run(history, traces, time_limit_s=2.0))
     assert found.valid is True
     assert found.stats["operations"] == 0
 
 
 def test_the_time_with_a_leader_ends_as_it_resigns_or_dies(
-    history: Any, quorum: Any, make_run: Callable[..., Any]
+    history: Any, traces: Any, make_run: Callable[..., Any]
 ) -> None:
-    quorum.time = 1.0
-    quorum.event("n1", "elected", state="leader", epoch=1, leader=1)
-    quorum.time = 3.0
-    quorum.event("n1", "resign", state="resigned")
-    quorum.time = 5.0
-    quorum.event("n2", "elected", state="leader", epoch=2, leader=2)
-    quorum.time = 6.0
-    quorum.event("n2", "hw")
-    quorum.time = 9.0
-    quorum.start("n2", state="unattached")
-    measured = strength(make_run(history, quorum, time_limit_s=10.0))
+    traces.time = 1.0
+    traces.event("n1", "elected", state="leader", epoch=1, leader=1)
+    traces.time = 3.0
+    traces.event("n1", "resign", state="resigned")
+    traces.time = 5.0
+    traces.event("n2", "elected", state="leader", epoch=2, leader=2)
+    traces.time = 6.0
+    traces.event("n2", "hw")
+    traces.time = 9.0
+    traces.start("n2", state="unattached")
+    measured = strength(make_run(history, traces, time_limit_s=10.0))
     assert measured.led_s == pytest.approx(3.0, abs=0.01), "1 to 3 s, 5 to 6 s"
     assert measured.elections == 2
     assert measured.seconds == 10.0
 
 
 def test_two_leaders_at_once_count_once_and_the_last_one_leads_to_the_end(
-    history: Any, quorum: Any, make_run: Callable[..., Any]
+    history: Any, traces: Any, make_run: Callable[..., Any]
 ) -> None:
-    quorum.time = 2.0
-    quorum.event("n1", "elected", state="leader", epoch=1, leader=1)
-    quorum.time = 4.0
-    quorum.event("n2", "elected", state="leader", epoch=2, leader=2)
-    quorum.time = 30.0
-    quorum.event("n3", "elected", state="leader", epoch=3, leader=3)
-    measured = strength(make_run(history, quorum, time_limit_s=60.0, healed=10 * SECOND))
+    traces.time = 2.0
+    traces.event("n1", "elected", state="leader", epoch=1, leader=1)
+    traces.time = 4.0
+    traces.event("n2", "elected", state="leader", epoch=2, leader=2)
+    traces.time = 30.0
+    traces.event("n3", "elected", state="leader", epoch=3, leader=3)
+    measured = strength(make_run(history, traces, time_limit_s=60.0, healed=10 * SECOND))
     assert measured.led_s == pytest.approx(8.0, abs=0.01)
     assert measured.elections == 2, "the third came after the faults were healed"
 
@@ -111,18 +111,18 @@ def test_a_system_without_leaders_has_no_time_with_a_leader(
 
 
 def test_where_a_trace_is_missing_leaders_are_not_counted(
-    history: Any, quorum: Any, make_run: Callable[..., Any]
+    history: Any, traces: Any, make_run: Callable[..., Any]
 ) -> None:
-    quorum.one_epoch()
-    assert strength(make_run(history, quorum, time_limit_s=2.0)).elections == 1
-    run = make_run(history, quorum, time_limit_s=2.0, uncollected=["n2"])
+    traces.one_epoch()
+    assert strength(make_run(history, traces, time_limit_s=2.0)).elections == 1
+    run = make_run(history, traces, time_limit_s=2.0, uncollected=["n2"])
     assert strength(run).elections is None
 
 
 def test_faults_count_by_family_where_they_changed_anything(
-    history: Any, quorum: Any, make_run: Callable[..., Any]
+    history: Any, traces: Any, make_run: Callable[..., Any]
 ) -> None:
-    run = make_run(history, quorum)
+    run = make_run(history, traces)
     run.test["faults"] = ["kill", "pause"]
     run.__dict__["faults"] = [
         fault(0, "kill", ["n1", "n2"], detail={"skipped": {"n1": "down already"}}),
@@ -134,11 +134,11 @@ def test_faults_count_by_family_where_they_changed_anything(
 
 
 def test_faults_that_were_requested_and_never_struck_are_too_little(
-    history: Any, quorum: Any, make_run: Callable[..., Any]
+    history: Any, traces: Any, make_run: Callable[..., Any]
 ) -> None:
-    quorum.one_epoch()
+    traces.one_epoch()
     operations(history, 20, 0)
-    run = make_run(history, quorum, time_limit_s=0.02, floor=DECLARED)
+    run = make_run(history, traces, time_limit_s=0.02, floor=DECLARED)
     run.test["faults"] = ["restart", "wire"]
     assert check(run).error == (
         "too little happened: 0 faults of restart, wire took effect, the floor is 1"

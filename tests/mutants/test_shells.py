@@ -66,8 +66,8 @@ BUGS = {
 }
 
 FIRST_SEEDS = {"traces-first": 10, "disk-error-ignored": 10, "clean-stop-file-kept": 60}
-"""Seeds at which the hunts of rare bugs begin. They were found from seed 0; where the code changes,
-a hunt goes on from here."""
+"""Seeds at which hunts of rare bugs begin. They were found from seed 0. If the code has changed,
+a hunt continues from here."""
 
 
 def _patch(folder: Path, name: str) -> Path:

@@ -92,7 +92,7 @@ def test_pairs_are_ordered_and_overlap_while_the_first_is_in_force() -> None:
 
 def test_a_fault_that_did_not_happen_covers_nothing() -> None:
     faults = [
-        fault(0, "start", 1, "kill/broker"),
+        fault(0, "start", 1, "kill/leader"),
         fault(1, "start", 2, "kill/one", "n1", error="n1: RuntimeError"),
         fault(2, "start", 3, "pause/one", "n1", detail={"skipped": {"n1": "down already"}}),
     ]

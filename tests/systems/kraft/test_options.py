@@ -6,6 +6,7 @@ import pytest
 
 from kraftwreck.harness.options import OptionError, RunOptions
 from kraftwreck.systems.kraft.options import PRODUCE, KraftOptions
+from kraftwreck.systems.kraft.system import SYSTEM
 
 
 def test_records_get_brokers_unless_the_user_chooses_their_number() -> None:
@@ -18,3 +19,12 @@ def test_records_on_combined_nodes_are_refused() -> None:
     options = RunOptions(workload=PRODUCE, system_options=("combined=yes",))
     with pytest.raises(OptionError, match="--brokers, not --combined"):
         KraftOptions.of(options)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "lacking"), [("netns", {"power"}), ("vagrant", {"power", "hosts"})]
+)
+def test_records_on_hosts_keep_their_power(cluster: str, lacking: set[str]) -> None:
+    """Hosts have no account of records that all their replicas lost legally."""
+    assert set(SYSTEM.lacking(RunOptions(workload=PRODUCE, cluster=cluster))) == lacking
+    assert set(SYSTEM.lacking(RunOptions(workload="register", cluster=cluster))) == set()
