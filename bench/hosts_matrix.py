@@ -34,7 +34,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from kraftwreck.harness.capabilities import MEMBERSHIP, POWER
+from kraftwreck.harness.capabilities import HOSTS, MEMBERSHIP, POWER
 from kraftwreck.harness.clusters.providers import DEFAULT_NODES
 from kraftwreck.nemesis.registry import families
 from kraftwreck.nodes.draw import draw_below
@@ -113,7 +113,7 @@ SLICE = (
 def possible(family: str, workload: str, quorum: str, nodes: str) -> bool:
     """Return whether ``family`` works with this workload, this quorum and these brokers."""
     known = families()[family]
-    if POWER in known.needs and workload == PRODUCE:
+    if workload == PRODUCE and not {POWER, HOSTS}.isdisjoint(known.needs):
         return False
     if MEMBERSHIP in known.needs and quorum != DYNAMIC:
         return False
@@ -134,7 +134,7 @@ def cell(number: int) -> Cell:
     nodes = one((WITHOUT, BROKERS, COMBINED), "nodes")
     if workload == PRODUCE:
         nodes = BROKERS
-        if faults in families() and POWER in families()[faults].needs:
+        if faults in families() and not possible(faults, workload, DYNAMIC, nodes):
             workload = METADATA
     if faults in families():
         if MEMBERSHIP in families()[faults].needs:

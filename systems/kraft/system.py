@@ -229,9 +229,7 @@ class Kraft:
         if options.workload == PRODUCE:
             lost = "records are lost by design when all their replicas lose power"
             lacks[POWER.name] = f"{lost}; only -c sim can distinguish such losses"
-            if options.cluster != "netns":
-                # A crashed process leaves its writes to the kernel, a crashed machine does not.
-                lacks[HOSTS.name] = lacks[POWER.name]
+            lacks[HOSTS.name] = lacks[POWER.name]  # A crashed host loses what it has not flushed.
         return lacks
 
     def configured(self, given: Sequence[str]) -> Kraft:

@@ -21,10 +21,7 @@ def test_records_on_combined_nodes_are_refused() -> None:
         KraftOptions.of(options)
 
 
-@pytest.mark.parametrize(
-    ("cluster", "lacking"), [("netns", {"power"}), ("vagrant", {"power", "hosts"})]
-)
-def test_records_on_hosts_keep_their_power(cluster: str, lacking: set[str]) -> None:
+def test_records_on_hosts_keep_their_power() -> None:
     """Hosts have no account of records that all their replicas lost legally."""
-    assert set(SYSTEM.lacking(RunOptions(workload=PRODUCE, cluster=cluster))) == lacking
-    assert set(SYSTEM.lacking(RunOptions(workload="register", cluster=cluster))) == set()
+    assert set(SYSTEM.lacking(RunOptions(workload=PRODUCE))) == {"power", "hosts"}
+    assert set(SYSTEM.lacking(RunOptions(workload="register"))) == set()
