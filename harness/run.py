@@ -36,6 +36,7 @@ from kraftwreck.harness.layout import layout_of
 from kraftwreck.harness.operations import Operations
 from kraftwreck.harness.options import RunOptions, repeat_command
 from kraftwreck.harness.patience import PATIENCE
+from kraftwreck.harness.planning import planning
 from kraftwreck.harness.remote.session import RemoteError
 from kraftwreck.harness.run_errors import Trouble, merge
 from kraftwreck.harness.system import (
@@ -348,7 +349,8 @@ class TestRun:
     def _final_operations(self) -> None:
         assert self._driver is not None
         assert self._deployed is not None
-        planned = self._workload.final(self._nodes)
+        with planning():
+            planned = self._workload.final(self._nodes)
         if not planned:
             return
         self._say("final operations")

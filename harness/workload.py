@@ -35,7 +35,10 @@ class ClientSetting:
 
 @runtime_checkable
 class Speaking(Protocol):
-    """A workload that speaks its system's protocol and so brings its own clients."""
+    """A workload that speaks its system's protocol and so brings its own clients.
+
+    With an attribute ``protocol`` it runs only on systems with an equal one.
+    """
 
     def client(self, setting: ClientSetting) -> Client:
         """Return the client of one thread."""

@@ -58,7 +58,8 @@ def workload_of(system: System, name: str) -> Workload:
     The ``own_workloads`` of a system, by name, are for it alone: other systems may have others of
     that name.
 
-    Raises :class:`OptionError` if there is none, or if the system lacks verbs that it needs.
+    Raises :class:`OptionError` if there is none, if the system lacks verbs that it needs, or if
+    its clients speak another protocol.
     """
     own: Mapping[str, Workload] = getattr(system, "own_workloads", {})
     if name in own:
@@ -67,6 +68,9 @@ def workload_of(system: System, name: str) -> Workload:
         return workloads.find(name)
     workload: Workload = GENERIC.get(name) or workloads.find(name)
     if isinstance(workload, Speaking):
+        spoken = getattr(workload, "protocol", None)
+        if spoken not in (None, getattr(system, "protocol", None)):
+            raise OptionError(f"{_cannot_run(system.name, name)}: its clients speak {spoken}")
         return workload
     return _spoken_by(system, workload)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from kraftwreck.harness.client import Call, Invocation
 from kraftwreck.harness.workload import ClientSetting
@@ -67,8 +67,14 @@ class KraftClient:
             state.leader = None
 
 
+PROTOCOL: Final = "Kafka"
+"""The protocol of clients and nodes of KRaft."""
+
+
 class KraftWorkload(PlannedWorkload):
     """A workload that speaks Kafka; the base of all of KRaft's own."""
+
+    protocol = PROTOCOL
 
     @abstractmethod
     def invoke(self, op: Op, client: ClientState) -> Invocation:

@@ -31,6 +31,7 @@ from kraftwreck.systems.kraft.options import CONTROLLER, PRODUCE, KraftLayout, K
 from kraftwreck.systems.kraft.remote.deployment import Deployment
 from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
 from kraftwreck.systems.kraft.remote.settings import Settings
+from kraftwreck.systems.kraft.requests import PROTOCOL
 
 _QUORUM = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
 _WHO_LEADS: dict[str, Any] = {
@@ -214,6 +215,7 @@ class Kraft:
     name = "kraft"
     about = "KRaft controllers and brokers in Python: the metadata plane of Kafka"
     default_workload = "metadata"
+    protocol = PROTOCOL
     workloads: Sequence[str] = ("metadata", "register", "leader", "partitions")
     checkers: Sequence[str] = ("conformance", "recovery")
     offers: Sequence[Capability[Any]] = CAPABILITIES
