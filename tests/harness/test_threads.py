@@ -14,6 +14,7 @@ from kraftwreck.harness.client import Answer, Call, Client, Completion, Invocati
 from kraftwreck.harness.generator import Generator, Planned
 from kraftwreck.harness.interpreter import Interpreter
 from kraftwreck.harness.operations import Operations
+from kraftwreck.harness.planning import PlanError
 from kraftwreck.harness.run_errors import Trouble
 from kraftwreck.harness.threads import Threads
 from kraftwreck.harness.workload import ClientSetting, Load
@@ -233,7 +234,8 @@ def test_a_generator_that_raises_ends_the_run(tmp_path: Path, fake: Any) -> None
     run = Run(tmp_path, fake, workload=Broken())
     run.driver.start()
     wait_until(lambda: run.driver.failure is not None)
-    assert isinstance(run.driver.failure, ZeroDivisionError)
+    assert isinstance(run.driver.failure, PlanError)
+    assert "ZeroDivisionError: no plan" in str(run.driver.failure)
 
 
 class Odd:

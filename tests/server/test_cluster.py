@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kraftwreck.nodes.server.reexecution import replay
+from tests.server.conftest import UNHURRIED
 
 
 def test_acknowledged_changes_survive_the_leaders_death(
@@ -28,23 +29,27 @@ def test_acknowledged_changes_survive_the_leaders_death(
 
 
 def test_a_killed_follower_is_not_missed_and_catches_up(
-    three: Any, wait_until: Callable[..., Any]
+    make_cluster: Callable[..., Any], wait_until: Callable[..., Any]
 ) -> None:
-    leader = three.controller()
-    follower = next(node for node in three.ports if node != leader)
-    three.kill(follower)
-    assert three.create("t") == 0
-    three.start(follower)
-    wait_until(lambda: three.topics(follower) == ["t"], "the follower caught up")
-    assert three.controller() == leader
+    cluster = make_cluster(3, extra=UNHURRIED)
+    cluster.start()
+    leader = cluster.controller()
+    follower = next(node for node in cluster.ports if node != leader)
+    cluster.kill(follower)
+    assert cluster.create("t") == 0
+    cluster.start(follower)
+    wait_until(lambda: cluster.topics(follower) == ["t"], "the follower caught up")
+    assert cluster.controller() == leader
 
 
-def test_without_a_majority_nothing_is_acknowledged(three: Any) -> None:
-    leader = three.controller()
-    for node in list(three.ports):
+def test_without_a_majority_nothing_is_acknowledged(make_cluster: Callable[..., Any]) -> None:
+    cluster = make_cluster(3, extra=UNHURRIED)
+    cluster.start()
+    leader = cluster.controller()
+    for node in list(cluster.ports):
         if node != leader:
-            three.kill(node)
-    with three.client(leader) as client:
+            cluster.kill(node)
+    with cluster.client(leader) as client:
         topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
         answer = client.call("CreateTopics", 7, {"topics": [topic], "timeout_ms": 400})
     assert answer["topics"][0]["error_code"] == 7
