@@ -10,7 +10,6 @@ import pytest
 
 from kraftwreck.harness.simulated.result import SimResult
 from kraftwreck.nemesis.inject import Injector
-from kraftwreck.nodes.broker import image_changes
 from kraftwreck.nodes.protocol.errors import NONE, NOT_ENOUGH_REPLICAS
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication.effects import OffsetPart
@@ -75,12 +74,12 @@ def says_another_end_each_time(patch: Patch) -> None:
 
 def ignores_leader_epochs(patch: Patch) -> None:
     """Brokers take each change of leaders for one within the first epoch."""
-    assignment = image_changes._assignment
+    assigned = Partition.assigned
 
-    def planted(partition: Any) -> Assignment:
-        return replace(assignment(partition), leader_epoch=0)
+    def planted(self: Partition, new: Assignment) -> None:
+        assigned(self, replace(new, leader_epoch=0))
 
-    patch.setattr(image_changes, "_assignment", planted)
+    patch.setattr(Partition, "assigned", planted)
 
 
 def acknowledges_what_it_refused(patch: Patch) -> None:
