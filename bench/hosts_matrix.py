@@ -34,11 +34,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from kraftwreck.harness.capabilities import HOSTS, MEMBERSHIP, POWER
+from kraftwreck.harness.capabilities import MEMBERSHIP
 from kraftwreck.harness.clusters.providers import DEFAULT_NODES
+from kraftwreck.harness.options import RunOptions
 from kraftwreck.nemesis.registry import families
 from kraftwreck.nodes.draw import draw_below
 from kraftwreck.systems.kraft.options import PRODUCE
+from kraftwreck.systems.kraft.system import SYSTEM
 from kraftwreck.workloads.registry import workloads
 
 NONE, ALL = "none", "all"
@@ -113,9 +115,8 @@ SLICE = (
 def possible(family: str, workload: str, quorum: str, nodes: str) -> bool:
     """Return whether ``family`` works with this workload, this quorum and these brokers."""
     known = families()[family]
-    if workload == PRODUCE and not {POWER, HOSTS}.isdisjoint(known.needs):
-        return False
-    if MEMBERSHIP in known.needs and quorum != DYNAMIC:
+    options = RunOptions(workload=workload, system_options=(f"quorum={quorum}",))
+    if not {need.name for need in known.needs}.isdisjoint(SYSTEM.lacking(options)):
         return False
     return nodes == BROKERS or not all(shape.role for shape in known.shapes.values())
 

@@ -27,8 +27,7 @@ from kraftwreck.harness.commands import (
 )
 from kraftwreck.harness.generator import Context, Due, Event, Generator, Pending, Planned, Split
 from kraftwreck.harness.governor import Counts
-from kraftwreck.harness.planning import plan_error
-from kraftwreck.histories.exit_codes import CommandError
+from kraftwreck.harness.planning import planning
 from kraftwreck.histories.operation import FAIL, INFO, INVOKE, OK, Op, OpType
 
 POLL: Final = 200_000_000
@@ -128,12 +127,8 @@ class Operations:
         lane.ready = None
         if lane.generator is None or self._stopped:
             return []
-        try:
+        with planning():
             step = lane.generator.op(self._context(lane, now))
-        except CommandError:
-            raise
-        except Exception as error:
-            raise plan_error(error) from error
         if step is None:
             lane.generator = None
             return []

@@ -26,10 +26,10 @@ def planning() -> Iterator[None]:
     except CommandError:
         raise
     except Exception as error:
-        raise plan_error(error) from error
+        raise _plan_error(error) from error
 
 
-def plan_error(error: Exception) -> PlanError:
+def _plan_error(error: Exception) -> PlanError:
     """Return what ends the run: ``error``, and the line of the workload that raised it.
 
     Generators call each other through our code. So the line is the innermost one in the folder of
