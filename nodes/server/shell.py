@@ -212,7 +212,10 @@ class Shell:
             files.keep(replicas)
 
     def _flushed(self, effects: Sequence[NodeEffect], now: int, wall_us: int) -> None:
-        """Finish a step whose durable effects are done, and take the events that have waited."""
+        """Finish a step whose durable effects are done, and take the events that have waited; after
+        the node has stopped, do nothing."""
+        if self.exit_status.done():
+            return
         self._is_flushing = False
         self._say(effects, now, wall_us)
         self._settle()
@@ -220,7 +223,12 @@ class Shell:
             self.submit(self._later.popleft())
 
     def work_failed(self, error: BaseException) -> None:
-        """Stop since work on the disk has failed, here or in a thread."""
+        """Stop since work on the disk has failed, here or in a thread.
+
+        A disk that fails often fails both: only the first failure stops the node and is traced.
+        """
+        if self.exit_status.done():
+            return
         now, wall_us = self._mono_us(), self._wall_us()
         if isinstance(error, OSError):
             self._disk_failed(error, now, wall_us)

@@ -32,6 +32,7 @@ from kraftwreck.nodes.consensus.kraft.messages import FetchSnapshotResponse
 from kraftwreck.nodes.metadata.image import MetadataImage
 from kraftwreck.nodes.metadata.loader import Loader
 from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.server.disk_worker import Elsewhere
 from kraftwreck.nodes.server.exit_status import DISK_FAILED, FATAL, STOPPED
 from kraftwreck.nodes.server.input_log import InputLog
 from kraftwreck.nodes.server.shell import Shell, monotonic_us
@@ -81,6 +82,7 @@ class Bench:
         node: FakeNode,
         error: Exception | None = None,
         shutdown_limit_s: float = 5.0,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self.diary: list[str] = []
         self.trace = directory / "trace.jsonl"
@@ -88,7 +90,10 @@ class Bench:
         self.storage = FakeStorage(self.diary, error)
         storage = cast(Storage, self.storage)
         self.replies: list[Reply | ApiReply] = []
-        self.shell = Shell(cast(Node, node), storage, traces, InputLog(None), shutdown_limit_s)
+        self.shell = Shell(
+            cast(Node, node), storage, traces, InputLog(None), shutdown_limit_s,
+            elsewhere=elsewhere,
+        )  # fmt: skip
         self.shell.reply = self._reply
         self.shell.send = lambda effect: self.diary.append("send")
         self.shell.send_api = lambda effect: self.diary.append(f"send {effect.api}")
@@ -203,6 +208,37 @@ def test_a_node_that_cannot_persist_reports_the_reason_at_its_position(tmp_path:
             "reason": "the disk failed: [Errno 28] No space left on device"
         }
         assert (lines[1]["state"], lines[1]["epoch"], lines[1]["leo"]) == ("follower", 3, 9)
+
+    run(scenario)
+
+
+def test_a_disk_that_fails_twice_stops_the_node_once(tmp_path: Path) -> None:
+    """The metadata log fails in a step, the logs of partitions in a thread, at the same time."""
+
+    def scenario() -> None:
+        bench = Bench(tmp_path, FakeNode([Trace("state", "follower", 3, 2, -1, 9, 8)]))
+        bench.shell.submit(Tick())
+        for error in (OSError(5, "Input/output error"), OSError(5, "again"), ValueError("a gap")):
+            bench.shell.work_failed(error)
+        lines = [json.loads(line) for line in bench.trace.read_text().splitlines()]
+        assert [line["kind"] for line in lines] == ["state", "stop"]
+        assert lines[1]["detail"]["reason"] == "the disk failed: [Errno 5] Input/output error"
+        assert bench.status == DISK_FAILED
+
+    run(scenario)
+
+
+def test_a_step_that_is_durable_after_the_node_has_stopped_is_not_traced(tmp_path: Path) -> None:
+    def scenario() -> None:
+        flushed: list[Callable[[None], None]] = []
+        node = FakeNode([Trace("append", "leader", 3, 1, -1, 9, 8), *SPEECH])
+        bench = Bench(tmp_path, node, elsewhere=lambda work, done: flushed.append(done))
+        bench.shell.submit(Tick())
+        bench.shell.work_failed(OSError(5, "Input/output error"))
+        before = bench.trace.read_bytes()
+        flushed[0](None)
+        assert bench.trace.read_bytes() == before
+        assert bench.diary == []
 
     run(scenario)
 
