@@ -105,9 +105,11 @@ class TestRun:
         tree: Path = PROJECT_TREE,
         began: Callable[[Path], None] = lambda folder: None,
         collected: Callable[[Path], None] = lambda folder: None,
+        complete: Callable[[Path], None] = lambda folder: None,
     ) -> None:
         """``say`` prints a line for people. ``began`` is called with the folder when clients are
-        about to begin, ``collected`` when it has the recordings of all nodes; it is renamed later.
+        about to begin, ``collected`` when it has the recordings of all nodes, and ``complete`` when
+        it has its final name and all files, while the hosts are being released.
 
         ``tree`` is the node code to deploy. Raises
         :class:`~histories.store.StoreError` when the store cannot be written.
@@ -120,7 +122,7 @@ class TestRun:
         self._cluster = cluster
         self._say = say
         self._tree = tree
-        self._began, self._collected = began, collected
+        self._began, self._collected, self._complete = began, collected, complete
         self._folder = RunFolder(options.store, options.name, options.seed)
         self._layout = layout_of(system, options)
         self._nodes = tuple(node_names(len(self._layout.roles)))
@@ -152,13 +154,16 @@ class TestRun:
             interrupts.deaf = True
             self._tear_down()
             interrupted = interrupts.count > 0
-        self._test["errors"] = merge(self._errors)
         self._test["interrupted"] = interrupted
-        if not self._disk_full:
-            self._phase("store", lambda: self._folder.write_json("test.json", self._test))
-            self._phase("convert", lambda: convert_run(self._folder.path))
-        self._phase("store", self._folder.complete)
+        self._store()
         judgeable = self._deployed is not None and not self._disk_full
+        with ThreadPoolExecutor(1, "release") as pool:
+            released = pool.submit(self._cluster.down)
+            if judgeable:
+                self._complete(self._folder.path)
+            self._phase("cluster down", released.result)
+        if merge(self._errors) != self._test["errors"]:
+            self._describe_result()
         return Outcome(
             self._folder.path, merge(self._errors), interrupted, judgeable, self._failure
         )
@@ -374,7 +379,19 @@ class TestRun:
             self._phase("store", lines.close)
         if self._deployed is not None:
             self._phase("close", self._deployed.close)
-        self._phase("cluster down", self._cluster.down)
+
+    def _store(self) -> None:
+        """Give the folder its last files and its final name."""
+        self._describe_result()
+        if not self._disk_full:
+            self._phase("convert", lambda: convert_run(self._folder.path))
+        self._phase("store", self._folder.complete)
+
+    def _describe_result(self) -> None:
+        """Write ``test.json`` with the errors so far, unless the disk is full."""
+        self._test["errors"] = merge(self._errors)
+        if not self._disk_full:
+            self._phase("store", lambda: self._folder.write_json("test.json", self._test))
 
     # --- small things ---------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ class Handle:
         self._process = process
         self._run_folder = run_folder
         self._buffer = b""
+        self._measuring = False
 
     def finish(
         self, run_folder: Path | None = None, *, timeout_s: float = TIMEOUT_S
@@ -51,13 +52,20 @@ class Handle:
         folder = run_folder or self._complete_folder()
         return self.ask({"run": str(folder.resolve())}, timeout_s=timeout_s)
 
-    def measure(self, run_folder: Path, *, timeout_s: float = TIMEOUT_S) -> None:
-        """Compute the tables of a complete run that need no verdict; see :meth:`finish`."""
-        self.ask({"measure": str(run_folder.resolve())}, timeout_s=timeout_s)
+    def measure(self, run_folder: Path) -> None:
+        """Begin to compute the tables of a complete run that need no verdict; return at once."""
+        self._send({"measure": str(run_folder.resolve())})
+        self._measuring = True
 
     def finish_judged(self, run_folder: Path, *, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
-        """Compute the other tables after :meth:`measure`, with the verdict in ``results.json``."""
-        return self.ask({"judged": str(run_folder.resolve())}, timeout_s=timeout_s)
+        """Wait for :meth:`measure`, then compute the other tables, with the verdict in
+        ``results.json``; see :meth:`finish`."""
+        deadline = monotonic() + timeout_s
+        if self._measuring:
+            self._measuring = False
+            self._answer(deadline)
+        self._send({"judged": str(run_folder.resolve())})
+        return self._answer(deadline)
 
     def analyze(
         self, store: Path, *, forget_removed: bool = False, timeout_s: float
@@ -69,12 +77,19 @@ class Handle:
     def ask(self, request: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
         """Send a request of :mod:`pipeline.worker`; see :meth:`finish`."""
         deadline = monotonic() + timeout_s
+        self._send(request)
+        return self._answer(deadline)
+
+    def _send(self, request: dict[str, Any]) -> None:
         stdin = self._process.stdin
         assert stdin is not None
         _share(self._process.pid, _LIKE_OTHERS)
         with contextlib.suppress(OSError):  # If it died, its last answer has the reason.
             stdin.write(msgspec.json.encode(request) + b"\n")
             stdin.flush()
+
+    def _answer(self, deadline: float) -> dict[str, Any]:
+        """Return the answer to the oldest request that has none yet."""
         answer = self._read(deadline)
         if "ready" in answer:
             ready = answer["ready"]

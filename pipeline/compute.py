@@ -78,12 +78,16 @@ def measure(spark: SparkSession, folder: Path, place: Callable[[str], Path]) -> 
 
 
 def complete(run: Measured, findings: pa.Table) -> Computed:
-    """Return all tables of one run, given the checkers' results (``judging.FINDINGS``)."""
+    """Return all tables of one run, given the checkers' results (``judging.FINDINGS``).
+
+    Its description is read once more: since then, the harness may have had an error.
+    """
     done = run.done
+    tests = _described([folder for folder, _, _ in run.tests.values()], done)
     done.tables |= collected_tables(findings)
     told = needed(findings)
     _refuse(done, [row for row in told if row["table"] == judging.REFUSED])
-    good = {name: test for name, test in run.tests.items() if name not in done.refused}
+    good = {name: test for name, test in tests.items() if name not in done.refused}
     told = [row for row in told if row["run"] in good]
     _add_runs(done, run.written, good, told, collected_by_run(done.tables))
     return done

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ class SparkTables:
         self._say = say
         self._pool = ThreadPoolExecutor(1, "spark")
         self._starting: Future[Handle | None] | None = None
-        self._measured: Future[Callable[[], dict[str, Any]] | None] | None = None
+        self._measuring: tuple[Handle, Path] | None = None
 
     def begin(self, folder: Path) -> None:
         """Start Spark in the background for the run in ``folder``; return at once."""
@@ -34,30 +33,21 @@ class SparkTables:
 
     def compute(self, folder: Path) -> None:
         """Start computing the tables of the complete run, in the background."""
-        if self._starting is not None:
-            self._measured = self._pool.submit(self._measure, self._starting, folder)
-
-    def _measure(
-        self, starting: Future[Handle | None], folder: Path
-    ) -> Callable[[], dict[str, Any]] | None:
-        handle = starting.result()
-        if handle is None:
-            return None
-        handle.measure(folder)
-        return partial(handle.finish_judged, folder)
+        handle = self._starting.result() if self._starting is not None else None
+        if handle is not None:
+            handle.measure(folder)
+            self._measuring = handle, folder
 
     def finish(self) -> dict[str, Any] | None:
         """Complete the tables of the run, which has been judged; return their summary, None without
         them."""
-        if self._measured is None:
+        if self._measuring is None:
             return None
+        handle, folder = self._measuring
         try:
-            finish = self._measured.result()
-            summary = None if finish is None else finish()
+            summary = handle.finish_judged(folder)
         except PipelineError as error:
             self._say(f"no Spark tables: {error}")
-            return None
-        if summary is None:
             return None
         found = ""
         if summary["tables"]["leaders"]:

@@ -34,11 +34,13 @@ def run_on_hosts(
     say: Callable[[str], None],
     began: Callable[[Path], None],
     collected: Callable[[Path], None],
+    complete: Callable[[Path], None],
 ) -> Outcome:
     """Run one test on the hosts of ``cluster`` with the node code in ``tree``.
 
     ``began`` is called with the run folder when clients are about to begin, ``collected`` when it
-    has the recordings of all nodes; it is renamed later.
+    has the recordings of all nodes, and ``complete`` when it has its final name and all files,
+    while the hosts are being released.
     """
     system = systems.configured(options)
     if isinstance(system, Fetching):
@@ -57,4 +59,5 @@ def run_on_hosts(
         tree=tree,
         began=began,
         collected=collected,
+        complete=complete,
     ).go()

@@ -33,7 +33,7 @@ class Tables(Protocol):
         ...
 
     def compute(self, folder: Path) -> None:
-        """Begin to compute, if it was prepared."""
+        """Begin to compute, if it was prepared; return at once."""
         ...
 
     def finish(self) -> Any:
@@ -97,23 +97,28 @@ def run_and_judge(
             unwritten.append(line.removeprefix("error: "))
 
     ahead = ReplayAhead()
+    verdicts: list[Verdict] = []
+
+    def complete(folder: Path) -> None:
+        tables.compute(folder)
+        verdicts.append(judge(folder, note, ahead))
+
     try:
         if cluster is None:
             # Finished before Spark would be ready; kraftwreck analyze makes tables of such runs.
             outcome = simulated_run(options, tree)
+            complete(outcome.folder)
         else:
             began = tables.begin if options.tables else _nothing
             collected = ahead.begin if _replayed_here(options, tree) else _nothing
-            outcome = run_on_hosts(options, cluster, tree, say, began, collected)
-        if not outcome.judgeable:
+            outcome = run_on_hosts(options, cluster, tree, say, began, collected, complete)
+        if not verdicts:
             return JudgedRun(outcome, Verdict.of(_NOTHING), None)
-        tables.compute(outcome.folder)
-        verdict = judge(outcome.folder, note, ahead)
         write_pages(outcome.folder, note)
         outcome.errors += unwritten
         summary = tables.finish()
         link_latest(outcome.folder)
-        return JudgedRun(outcome, verdict, summary)
+        return JudgedRun(outcome, verdicts[0], summary)
     finally:
         tables.close()
         ahead.close()

@@ -42,7 +42,7 @@ _WHO_LEADS: dict[str, Any] = {
 METADATA_VERSION = 12
 _ASK_TIMEOUT_MS = 700
 _POLL_S = 0.03
-_STOP_S = 0.3
+_STOP_S = 0.15
 SNAPSHOTS = {
     "metadata.log.max.record.bytes.between.snapshots": "4000",
     "metadata.max.retention.bytes": "4000",

@@ -17,6 +17,7 @@ from kraftwreck.harness.run import TestRun
 from kraftwreck.histories.fault import Fault
 from kraftwreck.histories.operation import Op
 from kraftwreck.histories.reading import read_faults, read_history, read_lines
+from kraftwreck.histories.store import RUNNING
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.systems.kraft.workloads.metadata import WORKLOAD
 
@@ -41,6 +42,7 @@ def make(tmp_path: Path, fake: Any, cluster: Any) -> Callable[..., TestRun]:
         seconds: float = 0.5,
         beside: int = 0,
         collected: Callable[[Path], None] = lambda folder: None,
+        complete: Callable[[Path], None] = lambda folder: None,
     ) -> TestRun:
         said: list[str] = []
         fake.said, fake.beside = said, beside
@@ -59,6 +61,7 @@ def make(tmp_path: Path, fake: Any, cluster: Any) -> Callable[..., TestRun]:
             cluster=cluster,
             say=said.append,
             collected=collected,
+            complete=complete,
         )
 
     return build
@@ -114,6 +117,39 @@ def test_collected_recordings_can_be_read_before_the_hosts_are_released(
     fake.failing = {"collect"}
     make(collected=collected).go()
     assert len(read) == 1, "the recordings of a node are missing"
+
+
+def test_a_complete_run_can_be_read_while_the_hosts_are_released(
+    make: Any, fake: Any, cluster: Any
+) -> None:
+    read, released = threading.Event(), threading.Event()
+
+    def complete(folder: Path) -> None:
+        try:
+            assert released.wait(HOUR_S)
+            assert not folder.name.endswith(RUNNING)
+            assert read_history(folder).num_rows > 0
+            assert msgspec.json.decode((folder / "test.json").read_bytes())["healed"] > 0
+        finally:
+            read.set()
+
+    def down() -> None:
+        released.set()
+        assert read.wait(HOUR_S)
+        raise RuntimeError("a host stays")
+
+    cluster.down = down
+    outcome = make(complete=complete).go()
+    assert outcome.errors == ["cluster down: RuntimeError: a host stays"]
+    assert msgspec.json.decode((outcome.folder / "test.json").read_bytes())["errors"] == (
+        outcome.errors
+    )
+
+
+def test_a_run_that_cannot_be_judged_is_not_read(make: Any, fake: Any) -> None:
+    fake.failing = {"deploy"}
+    make(complete=lambda folder: pytest.fail("there is nothing to read")).go()
+    assert fake.log[-1] == "down"
 
 
 def test_clients_talk_to_electing_nodes_and_in_the_end_every_node_is_read(make: Any) -> None:

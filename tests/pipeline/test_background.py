@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,38 @@ def test_until_its_first_request_spark_gets_a_smaller_share_than_others(
     assert handle.ask({}, timeout_s=30) == {"nice": 0}
     handle.wait()
     assert OWN.read_text() == ours
+
+
+SLOW_WORKER = """
+import json, sys
+print('{"ready": 1.0}', flush=True)
+for line in sys.stdin:
+    [[what, folder]] = json.loads(line).items()
+    if what == "measure":
+        open(folder + "/verdict")  # A pipe: this waits for the judge.
+    print(json.dumps({"error": "broken"} if "bad" in folder else {what: folder}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("name", ["good", "bad"])
+def test_the_tables_that_need_no_verdict_are_computed_while_the_run_is_judged(
+    tmp_path: Path, name: str
+) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    os.mkfifo(folder / "verdict")
+    worker = subprocess.Popen(
+        [sys.executable, "-c", SLOW_WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    handle = Handle(worker, folder)
+    handle.measure(folder)
+    (folder / "verdict").write_text("valid")
+    if name == "good":
+        assert handle.finish_judged(folder) == {"judged": str(folder)}
+    else:
+        with pytest.raises(PipelineError, match="broken"):
+            handle.finish_judged(folder)
+    handle.wait()
 
 
 def test_without_java_a_run_has_no_tables_and_one_line_says_so(

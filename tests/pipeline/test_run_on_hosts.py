@@ -21,7 +21,7 @@ class Borrowed:
         self._handle = handle
 
     def measure(self, folder: Path) -> None:
-        self._handle.measure(folder, timeout_s=1800)
+        self._handle.measure(folder)
 
     def finish_judged(self, folder: Path) -> Any:
         return self._handle.finish_judged(folder, timeout_s=1800)
