@@ -6,7 +6,7 @@ PROVIDER ?= docker
 # The tests start thousands of processes; without bytecode each compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup run check coverage test test-busy compiled test-compiled test-frames oracle test-oracle test-campaign test-hosts test-wild vagrant-test lint lock clean
+.PHONY: setup run check coverage test tests test-busy compiled test-compiled test-frames oracle test-oracle test-campaign test-hosts test-wild vagrant-test lint lock clean
 
 setup:
 	@scripts/setup
@@ -18,7 +18,12 @@ run: setup
 WORKERS ?= 6
 test:
 	@scripts/setup --test
-	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory -j 2 lint tests
+
+# pytest rewrites the assertions of a module once and keeps the result; without the first command,
+# every worker would rewrite all of them.
+tests:
+	@.venv/bin/pytest --collect-only -qq >/dev/null || true
 	.venv/bin/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 # The same beside LOAD busy loops: no result may depend on the speed of the machine.

@@ -107,9 +107,9 @@ class TestRun:
         collected: Callable[[Path], None] = lambda folder: None,
         complete: Callable[[Path], None] = lambda folder: None,
     ) -> None:
-        """``say`` prints a line for people. ``began`` is called with the folder when clients are
-        about to begin, ``collected`` when it has the recordings of all nodes, and ``complete`` when
-        it has its final name and all files, while the hosts are being released.
+        """``say`` prints a line for people. The others are called with the folder: ``began`` when
+        clients are about to begin, ``collected`` when it has the recordings of all nodes.
+        ``complete`` follows when it has its final name; the hosts are being released meanwhile.
 
         ``tree`` is the node code to deploy. Raises
         :class:`~histories.store.StoreError` when the store cannot be written.

@@ -38,9 +38,9 @@ def run_on_hosts(
 ) -> Outcome:
     """Run one test on the hosts of ``cluster`` with the node code in ``tree``.
 
-    ``began`` is called with the run folder when clients are about to begin, ``collected`` when it
-    has the recordings of all nodes, and ``complete`` when it has its final name and all files,
-    while the hosts are being released.
+    The functions are called with the run folder: ``began`` when clients are about to begin,
+    ``collected`` when it has the recordings of all nodes. ``complete`` follows when it has its
+    final name; the hosts are being released meanwhile.
     """
     system = systems.configured(options)
     if isinstance(system, Fetching):

@@ -17,6 +17,10 @@ from tests.groups import Machine, longest_first, put_into_groups
 TIMED = ("cluster", "browser", "wall_clock")
 """Markers of tests that wait for things that really happen, on a machine others use, too."""
 
+NICE = os.getpriority(os.PRIO_PROCESS, 0)
+NICER = min(NICE + 5, 19)
+"""The nice values of tests that wait for other programs, and of those that only compute."""
+
 HOSTS = {"five", "namespace_hosts"}
 """Fixtures that bring namespace hosts up."""
 
@@ -81,7 +85,14 @@ def kraftwreck(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, object, object]:
-    """Keep tests with hosts from tests that compare the whole machine before and after."""
+    """Keep tests with hosts from tests that compare the whole machine before and after.
+
+    The last tests to end are those that wait for other programs, so others give way to them; only
+    root can take a smaller share back.
+    """
+    if os.geteuid() == 0:
+        waits = any(item.get_closest_marker(marker) for marker in ("flaky", "spark"))
+        os.setpriority(os.PRIO_PROCESS, 0, NICE if waits else NICER)
     if item.get_closest_marker("cluster") is None:
         return (yield)
     alone = item.get_closest_marker("whole_machine") is not None

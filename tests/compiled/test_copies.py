@@ -6,6 +6,7 @@ import ast
 import fcntl
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,11 @@ from kraftwreck.harness.compiled.modules import COMPILED, INTERPRETED, chosen
 from kraftwreck.harness.compiled.tree import PACKAGES, made, make, sources
 from kraftwreck.harness.options import OptionError
 
-MODULES = list(chosen(PACKAGE))
+
+@cache
+def modules() -> list[str]:
+    """The modules to compile, read when a test needs them and not when tests are collected."""
+    return list(chosen(PACKAGE))
 
 
 def test_listed_modules_exist() -> None:
@@ -29,14 +34,14 @@ def test_listed_modules_exist() -> None:
 
 def test_nodes_and_simulator_are_compiled_except_unsupported_modules() -> None:
     named = {"nodes/node.py", "simulation/world.py", "checkers/kraft/recorded/disk_log.py"}
-    assert named <= set(MODULES)
-    assert not set(INTERPRETED) & set(MODULES)
-    assert "simulation/knobs.py" not in MODULES, "it has a msgspec.Struct"
+    assert named <= set(modules())
+    assert not set(INTERPRETED) & set(modules())
+    assert "simulation/knobs.py" not in modules(), "it has a msgspec.Struct"
 
 
 def test_no_name_is_bound_to_errors_of_two_kinds() -> None:
     """mypyc gives a name the first kind, and raises TypeError for the second."""
-    for module in MODULES:
+    for module in modules():
         for function in ast.walk(ast.parse((PACKAGE / module).read_text())):
             if isinstance(function, ast.FunctionDef):
                 kinds: dict[str, str] = {}

@@ -42,8 +42,8 @@ PROCESSES = {"make_cluster", "shared", "shared_brokers", "brokers", "combined"}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Try a test of node processes once more before it counts as failed, as those of hosts."""
     for item in items:
-        here = Path(__file__).parent in item.path.parents
-        if here and PROCESSES & set(getattr(item, "fixturenames", ())):
+        starts = PROCESSES & set(getattr(item, "fixturenames", ()))
+        if starts and Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
