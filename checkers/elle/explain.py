@@ -5,7 +5,7 @@ Source: the maps are those of elle.txn and elle.core (``explain-cycle``), key fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from kraftwreck.checkers.elle.cycles import Cycle
@@ -19,6 +19,9 @@ class Explainer(Protocol):
     def explain(self, source: int, target: int, kind: int) -> dict[str, Any] | None:
         """Return Elle's map of the step."""
 
+
+FEW = 10
+"""The most micro-operations of a transaction that a sentence lists."""
 
 Sentence = Callable[[dict[str, Any], str, str], str]
 """Puts a step of a cycle into words; the strings name the two transactions."""
@@ -95,7 +98,8 @@ def cycle_text(sentence: Sentence, found: dict[str, Any]) -> str:
     """Return a cycle as a contradiction, step by step."""
     ops, steps = found["cycle"][:-1], found["steps"]
     names = [f"T{number}" for number in range(1, len(ops) + 1)]
-    let = "; ".join(f"{name} = {op_text(op)}" for name, op in zip(names, ops, strict=True))
+    keys = [step["key"] for step in steps if "key" in step]
+    let = "; ".join(f"{name} = {op_text(op, keys)}" for name, op in zip(names, ops, strict=True))
     reasons = []
     for at, step in enumerate(steps):
         a, b = names[at], names[(at + 1) % len(names)]
@@ -116,23 +120,43 @@ def _reason(sentence: Sentence, step: dict[str, Any], a: str, b: str) -> str:
     return sentence(step, a, b)
 
 
-def op_text(op: dict[str, Any]) -> str:
-    """Describe an operation briefly: its index, outcome and micro-operations."""
+def op_text(op: dict[str, Any], keys: Sequence[Any] = ()) -> str:
+    """Describe an operation briefly: its index, outcome and micro-operations.
+
+    Of more than :data:`FEW`, those on ``keys`` are shown, or the first if there are none.
+    """
     value = op["value"] or ()
-    mops = repr(value) if isinstance(value, dict) else " ".join(map(_mop_text, value))
+    mops = repr(value) if isinstance(value, dict) else _mops_text(value, keys)
     ended = (
         "" if op["type"] == "ok" else f" ({'no answer' if op['type'] == 'invoke' else op['type']})"
     )
     return f"operation {op['index']}{ended} {mops}"
 
 
+def _mops_text(mops: Sequence[Any], keys: Sequence[Any]) -> str:
+    shown = mops
+    if len(mops) > FEW:
+        shown = [mop for mop in mops if mop[1:] and mop[1] in keys][:FEW] or mops[:FEW]
+    text = " ".join(map(_mop_text, shown))
+    more = len(mops) - len(shown)
+    return f"{text} and {more} more" if more else text
+
+
 def _mop_text(mop: Any) -> str:
     return f"[{' '.join([str(mop[0]), *map(repr, mop[1:])])}]"
 
 
+def _reader(case: dict[str, Any]) -> str:
+    return op_text(case["op"], [case["mop"][1]])
+
+
+def _writer(case: dict[str, Any]) -> str:
+    return op_text(case["writer"], [case["mop"][1]])
+
+
 def _internal(case: dict[str, Any]) -> str:
     return (
-        f"{op_text(case['op'])} read {case['mop']!r}, which contradicts its own earlier reads and "
+        f"{_reader(case)} read {case['mop']!r}, which contradicts its own earlier reads and "
         f"writes: it should have seen {case['expected']!r}."
     )
 
@@ -140,32 +164,32 @@ def _internal(case: dict[str, Any]) -> str:
 def _dirty(case: dict[str, Any]) -> str:
     aborted, _, committed = case["txns"]
     return (
-        f"{op_text(committed)} committed on top of {case['values'][0]!r} of key {case['key']!r}, "
-        f"which {op_text(aborted)} wrote before it aborted."
+        f"{op_text(committed, [case['key']])} committed on top of {case['values'][0]!r} of key "
+        f"{case['key']!r}, which {op_text(aborted, [case['key']])} wrote before it aborted."
     )
 
 
 _TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "G1a": lambda case: (
-        f"{op_text(case['op'])} read {case['mop']!r}, which contains a value that "
-        f"{op_text(case['writer'])} wrote before it aborted."
+        f"{_reader(case)} read {case['mop']!r}, which contains a value that "
+        f"{_writer(case)} wrote before it aborted."
     ),
     "G1b": lambda case: (
-        f"{op_text(case['op'])} read {case['mop']!r}, an intermediate state of "
-        f"{op_text(case['writer'])}, which wrote the same key again."
+        f"{_reader(case)} read {case['mop']!r}, an intermediate state of "
+        f"{_writer(case)}, which wrote the same key again."
     ),
     "internal": _internal,
     "future-read": lambda case: (
-        f"{op_text(case['op'])} read {case['mop']!r}, which holds {case['element']!r} before "
+        f"{_reader(case)} read {case['mop']!r}, which holds {case['element']!r} before "
         "the same transaction wrote it."
     ),
     "duplicate-elements": lambda case: (
-        f"{op_text(case['op'])} read {case['mop']!r}, in which "
+        f"{_reader(case)} read {case['mop']!r}, in which "
         + ", ".join(f"{value!r} is {times} times" for value, times in case["duplicates"].items())
         + ", although it was appended once."
     ),
     "garbage-read": lambda case: (
-        f"{op_text(case['op'])} read {case['mop']!r}, but no transaction tried to write "
+        f"{_reader(case)} read {case['mop']!r}, but no transaction tried to write "
         f"{case['element']!r}."
     ),
     "incompatible-order": lambda case: (
@@ -174,13 +198,13 @@ _TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
     ),
     "dirty-update": _dirty,
     "predicate-read-miss": lambda case: (
-        f"{op_text(case['op'])} did not see key {case['key']!r} in {case['mop']!r}, although each "
-        f"of its versions {case['versions']!r} matches."
+        f"{op_text(case['op'], [case['key']])} did not see key {case['key']!r} in "
+        f"{case['mop']!r}, although each of its versions {case['versions']!r} matches."
     ),
     "lost-update": lambda case: (
         f"{len(case['txns'])} transactions read {case['value']!r} from key {case['key']!r} and "
         "wrote it again, so all but one of the updates are lost: "
-        + "; ".join(op_text(op) for op in case["txns"][:3])
+        + "; ".join(op_text(op, [case["key"]]) for op in case["txns"][:3])
         + ("; ..." if len(case["txns"]) > 3 else ".")
     ),
     "cyclic-versions": lambda case: (

@@ -232,6 +232,17 @@ def test_a_cycle_is_as_short_as_it_can_be_and_explained(build: Build) -> None:
     assert sorted(kind for _, _, kind in graph.edges.data("kind")) == ["rw", "wr"]
 
 
+def test_an_explanation_shows_what_long_transactions_did_to_the_keys_of_the_cycle(
+    build: Build,
+) -> None:
+    others = " ".join(f"az{n}" for n in range(50))
+    lines = [(0, "ax1 ay1"), *at_once(f"{others} ax2 ay2", "rx[1] ry[1,2]"), READ_BOTH]
+    (told,) = [a for a in check_transactions(build(lines), "list-append").anomalies
+               if a.type == "G-single-item"]  # fmt: skip
+    assert "[append 'x' 2] [append 'y' 2] and 50 more" in told.explanation
+    assert "'z'" not in told.explanation
+
+
 def test_the_result_has_elles_shape(build: Build) -> None:
     valid = analyze(build([(0, "ax1"), (1, "rx[1]")]), "list-append", Options())
     assert valid.result == {"valid?": True}
