@@ -77,20 +77,26 @@ class ImageChanges:
     def _of_topic(self, own: Mapping[str, str], brokers: Mapping[str, str]) -> Settings:
         """Resolve the settings of a topic: its own, those of brokers, the defaults."""
 
-        def number(name: str, default: int | None = None) -> int:
-            key = TOPIC_KEYS[name]
+        def given(name: str) -> int | None:
             value = own.get(name)
             if value is None:
-                value = brokers.get(key.synonym or name)
-            if value is None and default is not None:
-                return default
-            return int(value if value is not None else key.default or -1)
+                value = brokers.get(TOPIC_KEYS[name].synonym or name)
+            return None if value is None else int(value)
+
+        def number(name: str, default: int | None = None) -> int:
+            value = given(name)
+            if value is None:
+                value = default
+            return int(TOPIC_KEYS[name].default or -1) if value is None else value
 
         return Settings(
             min_insync=number(MIN_INSYNC_REPLICAS, self._min_insync),
             retention_ms=number("retention.ms"),
             retention_bytes=number("retention.bytes"),
             max_batch_bytes=number("max.message.bytes"),
+            segment_bytes=given("segment.bytes"),
+            segment_ms=given("segment.ms"),
+            index_interval_bytes=given("index.interval.bytes"),
         )
 
 

@@ -25,6 +25,19 @@ class OpenLog:
 
 
 @dataclass(slots=True)
+class ShapeLog:
+    """From now on, end segments and write their indexes so; None: as the broker's properties say.
+
+    ``segment_ms`` is milliseconds, the others are bytes.
+    """
+
+    key: PartitionKey
+    segment_bytes: int | None
+    segment_ms: int | None
+    index_interval_bytes: int | None
+
+
+@dataclass(slots=True)
 class RemoveLog:
     """Delete the log of a partition that is not this broker's any longer."""
 
@@ -264,6 +277,7 @@ class Note:
 
 Effect = (
     OpenLog
+    | ShapeLog
     | RemoveLog
     | Append
     | Truncate

@@ -30,15 +30,18 @@ class Assignment:
 
 @dataclass(slots=True, frozen=True)
 class Settings:
-    """The configs of a topic that matter here. -1: no limit.
+    """The configs of a topic that matter here. -1: no limit; None: the broker's own property.
 
-    ``min_insync`` is a number of replicas, ``retention_ms`` milliseconds, the others bytes.
+    ``min_insync`` is a number of replicas, ``*_ms`` are milliseconds, the others bytes.
     """
 
     min_insync: int = 1
     retention_ms: int = 604_800_000
     retention_bytes: int = -1
     max_batch_bytes: int = 1_048_588
+    segment_bytes: int | None = None
+    segment_ms: int | None = None
+    index_interval_bytes: int | None = None
 
 
 @dataclass(slots=True, frozen=True)

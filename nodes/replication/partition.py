@@ -39,6 +39,7 @@ from kraftwreck.nodes.replication.effects import (
     OpenLog,
     Proposal,
     ReadPart,
+    ShapeLog,
     Slice,
     WriteEpochs,
 )
@@ -97,6 +98,10 @@ class Appended(NamedTuple):
     end: int = -1
 
 
+def _shape_of(settings: Settings) -> tuple[int | None, int | None, int | None]:
+    return settings.segment_bytes, settings.segment_ms, settings.index_interval_bytes
+
+
 class Partition:
     """A replica. ``hw`` is its high watermark; ``log`` is None until the shell has opened it."""
 
@@ -136,9 +141,20 @@ class Partition:
     def opened(self, event: LogOpened) -> None:
         """Take the log in, and the role that the metadata has given meanwhile."""
         self.log = LogView(event)
+        self._shape(Settings())
         self.hw = max(min(max(self.hw, event.high_watermark), self.log.end), self.log.start)
         wanted, self.assignment = self.assignment, Assignment((), (), -1, -1, -1)
         self.assigned(wanted)
+
+    def configured(self, settings: Settings) -> None:
+        """Take the configs of the topic, which have changed."""
+        before, self.settings = self.settings, settings
+        if self.log is not None:
+            self._shape(before)
+
+    def _shape(self, before: Settings) -> None:
+        if _shape_of(before) != _shape_of(self.settings):
+            self.with_.effects.append(ShapeLog(self.key, *_shape_of(self.settings)))
 
     def assigned(self, new: Assignment) -> None:
         """Become leader or follower as the metadata says; older metadata is ignored."""

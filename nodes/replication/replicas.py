@@ -204,7 +204,7 @@ class Replicas:
         for key, settings in (event.settings or {}).items():
             self._settings[key] = settings
             if key in self.partitions:
-                self.partitions[key].settings = settings
+                self.partitions[key].configured(settings)
         assigned = event.assigned or {}
         leads = [key for key, each in assigned.items() if each.leader == ours.own]
         follows = [key for key, each in assigned.items() if each.leader != ours.own]

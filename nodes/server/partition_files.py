@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from struct import Struct
@@ -42,6 +43,7 @@ from kraftwreck.nodes.server.outgoing import FilePart
 
 DiskEffect = (
     data.OpenLog
+    | data.ShapeLog
     | data.RemoveLog
     | data.Append
     | data.Truncate
@@ -218,6 +220,8 @@ class PartitionFiles:
         match effect:
             case data.OpenLog():
                 self._open(effect.key)
+            case data.ShapeLog():
+                self._shape(effect)
             case data.RemoveLog():
                 self._remove(effect.key)
             case data.Append():
@@ -322,6 +326,7 @@ class PartitionFiles:
     def _open(self, key: PartitionKey) -> None:
         replica = self._replicas.get(key)
         if replica is not None:
+            replica.log.settings = self._settings
             replica.rebuild()
             self._tell_opened(key, replica)
             return
@@ -365,6 +370,16 @@ class PartitionFiles:
     def _tell_opened(self, key: PartitionKey, replica: _Replica) -> None:
         self._told.append(replica.opened(key, self._watermarks.get(replica.name, 0)))
         self._told += (_closed(key, each) for each in replica.log.extents[:-1])
+
+    def _shape(self, effect: data.ShapeLog) -> None:
+        own = self._settings
+        size, age, interval = effect.segment_bytes, effect.segment_ms, effect.index_interval_bytes
+        self._replicas[effect.key].log.settings = replace(
+            own,
+            segment_bytes=own.segment_bytes if size is None else size,
+            segment_ms=own.segment_ms if age is None else age,
+            index_interval_bytes=own.index_interval_bytes if interval is None else interval,
+        )
 
     def _prepare(self, name: TopicPartition, topic_id: bytes) -> None:
         """Let the folder exist with the id of the topic; what another topic left there goes."""

@@ -143,6 +143,22 @@ def test_configs_of_this_broker_precede_those_of_the_cluster(leader: Any) -> Non
     assert delta.settings == {leader.key: come.Settings(retention_ms=333)}
 
 
+def test_a_topic_without_a_config_of_segments_leaves_them_to_the_broker(leader: Any) -> None:
+    changes = ImageChanges(4, 1)
+    changes.since_last(leader.image.stable)
+    for kind, resource, name, value, expected in (
+        (4, "", "log.segment.bytes", "3000000", come.Settings(segment_bytes=3_000_000)),
+        (TOPIC, "t", "segment.bytes", "2000000", come.Settings(segment_bytes=2_000_000)),
+        (4, "4", "log.roll.ms", "7", come.Settings(segment_bytes=2_000_000, segment_ms=7)),
+        (TOPIC, "t", "segment.bytes", None, come.Settings(segment_bytes=3_000_000, segment_ms=7)),
+    ):
+        fields = {"resource_type": kind, "resource_name": resource, "name": name}
+        leader.commit(("ConfigRecord", fields | {"value": value}))
+        delta = changes.since_last(leader.image.stable)
+        assert delta is not None
+        assert delta.settings == {leader.key: expected}
+
+
 def test_a_follower_fetches_from_where_the_leader_listens(leader: Any) -> None:
     topic = leader.add_topic("u", 5)
     assert leader.publish() == [out.OpenLog((topic, 0))]

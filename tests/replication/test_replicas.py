@@ -56,6 +56,21 @@ def produced(effects: list[out.Effect]) -> tuple[int, int]:
     return part.error, part.base_offset
 
 
+def test_the_log_is_shaped_by_the_configs_of_its_topic() -> None:
+    assert out.ShapeLog not in map(type, Broker().opened), "the broker's properties are enough"
+    broker = Broker(segment_bytes=1 << 20)
+    assert out.ShapeLog(KEY, 1 << 20, None, None) in broker.opened
+
+    def configure(**settings: Any) -> list[out.Effect]:
+        return broker.step(come.Published((), None, {KEY: come.Settings(**settings)}, None))
+
+    assert out.ShapeLog(KEY, 1 << 20, 5, 6) in configure(
+        segment_bytes=1 << 20, segment_ms=5, index_interval_bytes=6
+    )
+    assert configure(segment_bytes=1 << 20, segment_ms=5, index_interval_bytes=6) == []
+    assert out.ShapeLog(KEY, None, None, None) in configure()
+
+
 def test_acks_all_waits_for_the_isr() -> None:
     broker = Broker()
     first = broker.produce(batch(1, count=3))

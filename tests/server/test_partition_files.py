@@ -153,6 +153,18 @@ def append(files: PartitionFiles, offset: int, epoch: int = 3) -> list[come.Even
     return list(files.carry_out(out.Append(KEY, replace(each, handle=written(each)))))
 
 
+def test_segments_end_where_the_config_of_the_topic_says(files: PartitionFiles) -> None:
+    def closed(offsets: range) -> int:
+        events = [event for offset in offsets for event in append(files, offset)]
+        return sum(isinstance(event, come.SegmentClosed) for event in events)
+
+    assert closed(range(3)) == 0
+    files.carry_out(out.ShapeLog(KEY, 1, None, None))
+    assert closed(range(3, 6)) == 3
+    files.carry_out(out.ShapeLog(KEY, None, None, None))
+    assert closed(range(6, 9)) == 0
+
+
 def reopened(folder: Path, *, orderly: bool = False) -> come.LogOpened:
     first = files_in(folder, orderly=orderly).carry_out(out.OpenLog(KEY))[0]
     assert isinstance(first, come.LogOpened)

@@ -24,6 +24,7 @@ from kraftwreck.simulation.filesystem import Crash, Filesystem, Loss
 
 MOST_STEPS: Final[dict[type, int]] = {
     data.OpenLog: 12,
+    data.ShapeLog: 0,
     data.RemoveLog: 10,
     data.Append: 6,
     data.Truncate: 10,
