@@ -9,6 +9,7 @@ from kraftwreck.checkers import drained, members, modelled, stats, strength
 from kraftwreck.checkers.jepsen import produced
 from kraftwreck.checkers.linearizability import keyed as linearizable
 from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.histories.exit_codes import BadInputError
 from kraftwreck.histories.plugins import plugins
 from kraftwreck.histories.verdict import CheckerResult, Verdict
 
@@ -56,6 +57,15 @@ def find(name: str) -> Checker:
         raise KeyError(offered.broken[name])
     names = sorted({*CHECKERS, *offered.found})
     raise KeyError(f"no checker {name!r}; there are {', '.join(names)}")
+
+
+def require(names: Iterable[str], named_by: str) -> None:
+    """Raise :class:`BadInputError` if there is no checker of one of ``names``."""
+    for name in names:
+        try:
+            find(name)
+        except KeyError as error:
+            raise BadInputError(f"{named_by}: {' '.join(str(error.args[0]).split())}") from None
 
 
 def abouts() -> dict[str, str]:

@@ -93,7 +93,8 @@ class Operations:
         self._lanes: list[_Lane] = []
         everyone = tuple(range(concurrency))
         if generator is not None and everyone:
-            parts = generator.parts(everyone) if isinstance(generator, Split) else None
+            with planning():
+                parts = generator.parts(everyone) if isinstance(generator, Split) else None
             for threads, part in parts or [(everyone, generator)]:
                 lane = _Lane(len(self._lanes), tuple(threads), part)
                 self._lanes.append(lane)
@@ -183,7 +184,8 @@ class Operations:
     def _update(self, lane: _Lane, thread: int, op: Op, now: int) -> None:
         if lane.generator is not None:
             event = Event(thread, op)
-            lane.generator = lane.generator.update(self._context(lane, now), event)
+            with planning():
+                lane.generator = lane.generator.update(self._context(lane, now), event)
 
     # --- the end of an operation ------------------------------------------------------
 

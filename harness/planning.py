@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import kraftwreck.harness
+from kraftwreck.harness.generator import Generator, Planned
+from kraftwreck.harness.workload import Load, Workload
 from kraftwreck.histories.exit_codes import BadInputError, CommandError
 
 _ROOT = Path(str(kraftwreck.harness.__file__)).resolve().parents[1]
@@ -27,6 +29,18 @@ def planning() -> Iterator[None]:
         raise
     except Exception as error:
         raise _plan_error(error) from error
+
+
+def generator_of(workload: Workload, load: Load) -> Generator | None:
+    """Return the generator of ``workload``; raises :class:`PlanError` if that fails."""
+    with planning():
+        return workload.generator(load)
+
+
+def final_of(workload: Workload, nodes: Sequence[str]) -> list[Planned]:
+    """Return the final operations of ``workload``; raises :class:`PlanError` if that fails."""
+    with planning():
+        return list(workload.final(nodes))
 
 
 def _plan_error(error: Exception) -> PlanError:

@@ -36,7 +36,7 @@ from kraftwreck.harness.layout import layout_of
 from kraftwreck.harness.operations import Operations
 from kraftwreck.harness.options import RunOptions, repeat_command
 from kraftwreck.harness.patience import PATIENCE
-from kraftwreck.harness.planning import planning
+from kraftwreck.harness.planning import final_of, generator_of
 from kraftwreck.harness.remote.session import RemoteError
 from kraftwreck.harness.run_errors import Trouble, merge
 from kraftwreck.harness.system import (
@@ -52,7 +52,7 @@ from kraftwreck.harness.system import (
 from kraftwreck.harness.threads import FaultInjector, Threads
 from kraftwreck.harness.workload import ClientSetting, Load, Workload, floor, owed
 from kraftwreck.histories import members as members_file
-from kraftwreck.histories.exit_codes import FAILED
+from kraftwreck.histories.exit_codes import FAILED, BadInputError
 from kraftwreck.histories.fault import Fault
 from kraftwreck.histories.reading import convert_run
 from kraftwreck.histories.store import JsonLines, RunFolder, StoreError
@@ -84,7 +84,7 @@ class Outcome:
     interrupted: bool = False
     judgeable: bool = True
     failure: int = FAILED
-    """The exit code for ``errors``: 254 if a tool that the cluster needs is missing."""
+    """The exit code for ``errors``: 254 if the user can fix the cause."""
 
 
 class TestRun:
@@ -225,7 +225,9 @@ class TestRun:
         options, (history, faults) = self._options, self._lines
         injector = self._make_injector(deployed.env, self._clock)
         operations = Operations(
-            self._workload.generator(Load(options.concurrency, options.rate, options.transaction)),
+            generator_of(
+                self._workload, Load(options.concurrency, options.rate, options.transaction)
+            ),
             seed=options.seed,
             concurrency=options.concurrency,
             limit=int(OPERATION_LIMIT_S * 1e9),
@@ -354,8 +356,7 @@ class TestRun:
     def _final_operations(self) -> None:
         assert self._driver is not None
         assert self._deployed is not None
-        with planning():
-            planned = self._workload.final(self._nodes)
+        planned = final_of(self._workload, self._nodes)
         if not planned:
             return
         self._say("final operations")
@@ -401,7 +402,7 @@ class TestRun:
             action()
         except Exception as error:
             self._disk_full |= _is_full_disk(error)
-            if isinstance(error, ClusterUnavailable):
+            if isinstance(error, ClusterUnavailable | BadInputError):
                 self._failure = error.exit_code
             text = " ".join(str(error).split()) or type(error).__name__
             if not isinstance(error, StoreError | OSError) and type(error).__module__ == "builtins":

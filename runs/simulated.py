@@ -16,7 +16,7 @@ from kraftwreck.harness.options import RunOptions, repeat_command
 from kraftwreck.harness.patched_nodes import environment
 from kraftwreck.harness.run import Outcome
 from kraftwreck.harness.simulated.store import options_of
-from kraftwreck.histories.exit_codes import CommandError
+from kraftwreck.histories.exit_codes import BAD_ARGUMENTS, BadInputError, CommandError
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.systems.registry import simulated_workload
 from kraftwreck.systems.simulators import save, simulate, simulator
@@ -37,7 +37,8 @@ def simulated_run(options: RunOptions, tree: Path) -> Outcome:
     )
     said = child.stderr.decode(errors="replace").strip().splitlines()
     if child.returncode != 0:
-        raise CommandError(f"the patched nodes: {said[-1] if said else 'no reason given'}")
+        kind = BadInputError if child.returncode == BAD_ARGUMENTS else CommandError
+        raise kind(f"the patched nodes: {said[-1] if said else 'no reason given'}")
     return Outcome(Path(child.stdout.decode().strip()))
 
 
@@ -58,7 +59,8 @@ def _child() -> None:
     try:
         sys.stdout.write(f"{_simulate(options_of(request['options']))}\n")
     except CommandError as error:
-        sys.exit(str(error))
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

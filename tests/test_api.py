@@ -8,33 +8,39 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args, get_origin
 
 import pytest
 
 from kraftwreck import api
+from kraftwreck.systems.kraft import api as kraft_api
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = (ROOT / "docs/api.md").read_text()
+PAGE, _, OF_KRAFT = (ROOT / "docs/api.md").read_text().partition("\n## Workloads of KRaft\n")
+FACES = [(api, PAGE), (kraft_api, OF_KRAFT)]
+"""The public modules, and the text that lists the names of each."""
 CORE = ROOT / "examples/two_phase_commit.py"
 PLUGINS = [*sorted((ROOT / "tests/deploy/plugin").glob("*.py")), CORE]
 
 
-def test_all_names_are_sorted_and_there() -> None:
-    assert api.__all__ == sorted(api.__all__)
-    public = {name for name in vars(api) if not name.startswith("_") and name != "annotations"}
-    assert public == set(api.__all__)
+@pytest.mark.parametrize("face", [api, kraft_api], ids=lambda face: face.__name__)
+def test_all_names_are_sorted_and_there(face: ModuleType) -> None:
+    assert face.__all__ == sorted(face.__all__)
+    public = {name for name in vars(face) if not name.startswith("_") and name != "annotations"}
+    assert public == set(face.__all__)
 
 
-def test_the_page_lists_every_name_and_no_other() -> None:
-    rows = re.findall(r"^\| (`.*?) \|", PAGE, re.M)
+@pytest.mark.parametrize(("face", "page"), FACES, ids=["api", "kraft"])
+def test_the_page_lists_every_name_and_no_other(face: ModuleType, page: str) -> None:
+    rows = re.findall(r"^\| (`.*?) \|", page, re.M)
     listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
-    assert sorted(listed) == api.__all__
+    assert sorted(listed) == face.__all__
 
 
-@pytest.mark.parametrize("name", api.__all__)
+@pytest.mark.parametrize("name", [*api.__all__, *kraft_api.__all__])
 def test_every_name_has_a_docstring(name: str) -> None:
-    value = getattr(api, name)
+    value = getattr(api, name, None) or getattr(kraft_api, name)
     if get_origin(value) is not None or get_args(value):
         return  # A type such as a union: the page describes it.
     text = value.__doc__ or ""

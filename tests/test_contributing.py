@@ -113,6 +113,8 @@ def test_installed_workload_does_not_change_campaigns(plugin: Path) -> None:
 def test_workload_of_kraft_in_the_docs_runs_in_the_simulator(plugin: Path) -> None:
     page = (ROOT / "docs/workloads.md").read_text()
     (code,) = re.findall(r"```python\n(from [^`]*KraftWorkload.*?)```", page, re.S)
+    faces = ("kraftwreck.api", "kraftwreck.systems.kraft.api")
+    assert tuple(re.findall(r"^from (\S+)", code, re.M)) == faces
     (plugin / "my_plugin/versions.py").write_text(code)
     points = plugin / "my_plugin-1.dist-info/entry_points.txt"
     group = "[kraftwreck.workloads]\n"

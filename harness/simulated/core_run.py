@@ -9,6 +9,7 @@ from kraftwreck.checkers.recorded.captured import Captured
 from kraftwreck.harness.generator import Planned
 from kraftwreck.harness.layout import layout_of
 from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.planning import final_of
 from kraftwreck.harness.simulated.core import CorePlace, CoreSystem
 from kraftwreck.harness.simulated.core_faults import CoreFaults
 from kraftwreck.harness.simulated.description import describe
@@ -81,7 +82,7 @@ def simulate_core(
             world.start(name)
         healed = world.now
         if not (eager and failures):
-            _wind_down(world, driver, workload.final(names))
+            _wind_down(world, driver, final_of(workload, names))
             for watch in watches:
                 watch.finish()
     members = layout_of(None, options).members(names)

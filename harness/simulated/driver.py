@@ -38,6 +38,7 @@ from kraftwreck.harness.generator import Planned
 from kraftwreck.harness.interpreter import Interpreter
 from kraftwreck.harness.operations import Operations
 from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.planning import generator_of
 from kraftwreck.harness.simulated.calls import virtual_call
 from kraftwreck.harness.workload import ClientSetting, Load, Speaking, Workload
 from kraftwreck.histories.fault import Fault, FaultEvent
@@ -220,7 +221,7 @@ def virtual_driver(
         for thread in range(options.concurrency)
     ]
     operations = Operations(
-        workload.generator(Load(options.concurrency, options.rate, options.transaction)),
+        generator_of(workload, Load(options.concurrency, options.rate, options.transaction)),
         seed=seed,
         concurrency=options.concurrency,
         until=limit,

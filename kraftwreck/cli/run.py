@@ -11,6 +11,7 @@ from typing import get_args
 import click
 from click.core import ParameterSource
 
+from kraftwreck.checkers.registry import require as require_checkers
 from kraftwreck.cli.end_of_run import say, show
 from kraftwreck.cli.option_types import INTERVAL, RATE, SECONDS, SEED
 from kraftwreck.cli.own_options import OwnOptionCommand
@@ -158,6 +159,8 @@ def cli(
     if faults is None:
         chosen = replace(chosen, faults=supported_faults(chosen))
     options, where, instead = place(chosen, nodes, _is_default("cluster"))
+    require_checkers(clients.checkers, f"the workload {clients.name}")
+    require_checkers(getattr(under_test, "checkers", ()), f"the system {system}")
     if where is not None:
         require_elle(under_test, clients.checkers)
         build_libraries(chosen.faults)

@@ -16,6 +16,7 @@ from kraftwreck.campaigns.campaign_report import plain, report
 from kraftwreck.campaigns.patched import unpatched, with_patch
 from kraftwreck.campaigns.seeds import parse_seeds
 from kraftwreck.campaigns.sim_runs import Progress, run_all, source_of
+from kraftwreck.checkers.registry import require as require_checkers
 from kraftwreck.cli.option_types import HOURS, INTERVAL, RATE_OR_SEED, Number
 from kraftwreck.cli.own_options import OwnOptionCommand
 from kraftwreck.harness.compiled import tree as compiled_tree
@@ -25,12 +26,10 @@ from kraftwreck.harness.workload import floor as least
 from kraftwreck.histories.exit_codes import INVALID, UNKNOWN, VALID
 from kraftwreck.histories.system_name import DEFAULT_SYSTEM
 from kraftwreck.nemesis import possible
-from kraftwreck.nemesis.registry import families
-from kraftwreck.nemesis.registry import parse as parse_faults
+from kraftwreck.nemesis import registry as nemeses
+from kraftwreck.systems import registry as systems
 from kraftwreck.systems.campaign import ALL, FAULTS, NO_FLOOR, Campaign
 from kraftwreck.systems.core_campaign import refuse_options
-from kraftwreck.systems.registry import find as find_system
-from kraftwreck.systems.registry import simulated_workload
 from kraftwreck.systems.simulators import simulator
 
 _ARGUMENTS = "kraftwreck.cli.sim.arguments"
@@ -136,16 +135,19 @@ def cli(
         raise OptionError("--patch is for cores; use kraftwreck mutants or run --patch")
     if patch is not None and unpatched():
         sys.exit(with_patch(patch, ctx.meta[_ARGUMENTS]))
-    find_system(system)
+    systems.find(system)
     if workload != ALL:
-        simulated_workload(system, workload)
+        systems.simulated_workload(system, workload)
     seeds = parse_seeds(seed_text or ("0.." if hours else "0..99"))
     if isinstance(seeds, count) and hours is None:
         raise OptionError(f"--seeds {seed_text}: an endless range needs --hours")
-    possible.check_simulator(parse_faults(faults))
+    possible.check_simulator(nemeses.parse(faults))
     campaign = _campaign(ctx)
     first = campaign.options(0)
-    least(simulated_workload(system, first.workload), first.floor)
+    clients = systems.simulated_workload(system, first.workload)
+    least(clients, first.floor)
+    require_checkers(clients.checkers, f"the workload {clients.name}")
+    require_checkers(simulator(system).checkers, f"the system {system}")
     if corpus is not None and style != "swarm":
         raise OptionError(f"--steer and --style {style} cannot be combined")
     if compiled:
@@ -177,11 +179,11 @@ def _campaign(ctx: click.Context) -> Campaign:
         by_user = {name for name in given if source(name) is not ParameterSource.DEFAULT}
         refuse_options(system, by_user, given["workload"])
         faults = faults if "faults" in by_user else ",".join(load_core(system).faults)
-        known = families(system)
+        known = nemeses.families(system)
     patch = given["patch"]
     return simulator(system).campaign(
         system=system,
-        faults=parse_faults(faults, known),
+        faults=nemeses.parse(faults, known),
         workload=given["workload"],
         patch=None if patch is None else patch.resolve(),
         time_limit_s=given["time_limit"],

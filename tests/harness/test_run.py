@@ -12,8 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from kraftwreck.harness.generator import Generator, Planned
 from kraftwreck.harness.options import RunOptions
 from kraftwreck.harness.run import TestRun
+from kraftwreck.harness.workload import Load, Workload
+from kraftwreck.histories.exit_codes import BAD_ARGUMENTS
 from kraftwreck.histories.fault import Fault
 from kraftwreck.histories.operation import Op
 from kraftwreck.histories.reading import read_faults, read_history, read_lines
@@ -43,6 +46,7 @@ def make(tmp_path: Path, fake: Any, cluster: Any) -> Callable[..., TestRun]:
         beside: int = 0,
         collected: Callable[[Path], None] = lambda folder: None,
         complete: Callable[[Path], None] = lambda folder: None,
+        workload: Workload = WORKLOAD,
     ) -> TestRun:
         said: list[str] = []
         fake.said, fake.beside = said, beside
@@ -55,7 +59,7 @@ def make(tmp_path: Path, fake: Any, cluster: Any) -> Callable[..., TestRun]:
                 seed=9,
             ),
             system=fake,
-            workload=WORKLOAD,
+            workload=workload,
             schedule=schedule,
             injector=Injector,
             cluster=cluster,
@@ -202,6 +206,42 @@ def test_a_later_step_that_fails_keeps_no_other_from_being_done(
     assert any(f"{step} does not work" in error for error in outcome.errors)
     assert fake.log[-1] == "down"
     assert read_history(outcome.folder).num_rows > 0
+
+
+class NoFinal:
+    """A workload whose final operations cannot be planned."""
+
+    name = "no-final"
+    checkers = ("stats",)
+    client = WORKLOAD.client
+
+    def generator(self, load: Load) -> Generator | None:
+        return None
+
+    def final(self, nodes: Sequence[str]) -> Sequence[Planned]:
+        raise KeyError("last")
+
+
+class NoGenerator(NoFinal):
+    """A workload without operations."""
+
+    def generator(self, load: Load) -> Generator:
+        raise KeyError("first")
+
+
+@pytest.mark.parametrize(
+    ("workload", "said"),
+    [(NoFinal(), "final operations: {}'last'"), (NoGenerator(), "run: {}'first'")],
+)
+def test_a_workload_that_cannot_plan_is_the_user_s_mistake(
+    make: Any, fake: Any, workload: Workload, said: str
+) -> None:
+    outcome = make(workload=workload).go()
+    begin = said.format("the workload cannot plan its operations: KeyError: ")
+    (error,) = outcome.errors
+    assert error.startswith(f"{begin} (tests/harness/test_run.py:")
+    assert outcome.failure == BAD_ARGUMENTS
+    assert fake.log[-1] == "down"
 
 
 def test_an_error_of_a_fault_is_reported(make: Any, fake: Any) -> None:

@@ -14,6 +14,7 @@ from kraftwreck.checkers.kraft.limits import CAUGHT_UP_US, CHANGED_US, ELECTED_U
 from kraftwreck.checkers.kraft.recorded.trace import QUORUM
 from kraftwreck.harness.generator import Planned
 from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.planning import final_of
 from kraftwreck.harness.simulated.description import describe
 from kraftwreck.harness.simulated.driver import InjectorFactory, VirtualDriver, virtual_driver
 from kraftwreck.harness.simulated.result import SimResult
@@ -89,7 +90,7 @@ def simulate(
         _heal(world, driver, names)
         healed = world.now
         if not (eager and watch.failures):
-            _wind_down(world, watch, faults, driver, workload.final(names))
+            _wind_down(world, watch, faults, driver, final_of(workload, names))
             watch.finish()
         for name in names:
             faults.take_image(name, FINAL)
