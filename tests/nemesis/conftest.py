@@ -22,14 +22,17 @@ NODES = ("n1", "n2", "n3", "n4", "n5")
 
 
 class FakeEnvironment(Environment):
-    """Remembers what was done; ``failing`` names methods that raise."""
+    """Remembers what was done; ``failing`` names methods that raise.
+
+    ``electing`` are the members, and ``fixed`` is why they cannot be changed.
+    """
 
     def __init__(self, leader: str | None = "n1") -> None:
         super().__init__(NODES, dict.fromkeys(CAPABILITIES, self), concurrent=False)
-        self.controllers = NODES
-        self.dynamic_quorum = True
+        self.electing = NODES
+        self.fixed: str | None = None
         self.open_changes = 0
-        self.busiest_broker: str | None = None
+        self.busiest_node: str | None = None
         self.current_leader = leader
         self.calls: list[tuple[str, Any]] = []
         self.failing: set[str] = set()
@@ -40,18 +43,9 @@ class FakeEnvironment(Environment):
         self.paused: set[str] = set()
         self.damaged: set[str] = set()
 
-    @property
-    def controllers(self) -> tuple[str, ...]:
-        return self.roles["controller"]
-
-    @controllers.setter
-    def controllers(self, names: tuple[str, ...]) -> None:
-        others = tuple(node for node in self.nodes if node not in names)
-        self.roles = {"controller": names, "broker": others}
-
     def why_not(self, capability: Capability[Any]) -> str | None:
-        if capability is MEMBERSHIP and not self.dynamic_quorum:
-            return "the quorum is static"
+        if capability is MEMBERSHIP and self.fixed is not None:
+            return self.fixed
         return super().why_not(capability)
 
     def leader(self) -> str | None:
@@ -129,7 +123,7 @@ class FakeEnvironment(Environment):
         return {node: {"host": "booted"}}
 
     def busiest(self) -> str | None:
-        return self.busiest_broker
+        return self.busiest_node
 
     def wipe(self, node: str) -> dict[str, Any]:
         self._did("wipe", node)
@@ -185,7 +179,7 @@ class FakeEnvironment(Environment):
         return {node: {"launched": True}}
 
     def members(self) -> Sequence[str]:
-        return self.controllers
+        return self.electing
 
     def change_members(self, changes: Sequence[MemberChange]) -> dict[str, Any]:
         self._did("change_members", [(change.action, change.node) for change in changes])

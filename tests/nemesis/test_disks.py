@@ -72,9 +72,9 @@ def test_a_damaged_machine_is_replaced_where_members_can_change(
     assert stopped.evidence["n2"]["wiped"] is True
 
 
-@pytest.mark.parametrize("why", ["the quorum is static", "an earlier change is not complete"])
+@pytest.mark.parametrize("why", ["members are fixed", "an earlier change is not complete"])
 def test_otherwise_the_bit_is_put_right(env: Any, injector: Injector, why: str) -> None:
-    env.dynamic_quorum = "static" not in why
+    env.fixed = why if "fixed" in why else None
     injector.start(0, fault("flip", "n2"))
     env.open_changes = 1
     stopped = injector.stop(0)

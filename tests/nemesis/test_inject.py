@@ -199,50 +199,24 @@ def test_one_that_fails_beside_others_is_named_and_tried_again(
     assert env.down == set()
 
 
-# --- brokers ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("kind", "shape"), [("kill", "broker"), ("pause", "brokers")])
-def test_a_fault_of_brokers_hits_no_controller(
-    env: Any, injector: Injector, kind: str, shape: str
-) -> None:
-    env.controllers = ("n1", "n2", "n3")
-    wanted = {"n4", "n5"}
-    event = injector.start(1, fault(kind, shape))
-    assert set(event.targets) <= wanted
-    assert len(event.targets) == (1 if shape == "broker" else 2)
-
-
-def test_a_broker_is_cut_off_from_everybody(env: Any, injector: Injector) -> None:
-    env.controllers = ("n1", "n2", "n3", "n4")
-    assert injector.start(1, fault("partition", "broker")).targets == ["n5"]
-    assert env.dropped["n5"] == {"n1", "n2", "n3", "n4"}
-    assert env.dropped["n1"] == {"n5"}
+def test_cut_power_is_a_kill_of_its_own(env: Any, injector: Injector) -> None:
+    injector.start(1, fault("power", "one", "n2"))
+    injector.start(2, fault("kill", "one", "n2"))
+    assert env.calls == [("cut_power", "n2")]
     injector.stop(1)
-    assert injector.start(2, fault("partition", "mute-broker")).targets == ["n5"]
-    assert env.dropped == {name: {"n5"} for name in ("n1", "n2", "n3", "n4")}
+    assert env.down == {"n2"}, "the kill holds it"
+    injector.stop(2)
+    assert env.calls[1:] == [("start", "n2")]
 
 
 def test_a_node_that_was_shut_down_is_started_again(env: Any, injector: Injector) -> None:
-    env.controllers = ("n1", "n2", "n3", "n4")
     assert injector.start(1, fault("kill", "one", "n4")).error is None
     begun = injector.start(2, fault("terminate", "one", "n4", "n5"))
     assert begun.evidence == {"n5": {"signal": "SIGTERM"}}
     assert begun.detail["skipped"] == {"n4": "down already"}
-    assert injector.start(3, fault("terminate", "broker")).targets == ["n5"]
+    assert injector.start(3, fault("terminate", "one", "n5")).detail["skipped"]
     injector.stop(3)
     assert env.down == {"n4", "n5"}
     injector.stop(2)
     assert env.down == {"n4"}
     assert "stop" in {what for what, _ in env.calls}
-
-
-@pytest.mark.parametrize("kind", ["kill", "terminate", "pause", "power", "partition"])
-def test_without_brokers_a_fault_of_brokers_is_skipped(
-    env: Any, injector: Injector, kind: str
-) -> None:
-    event = injector.start(1, fault(kind, "broker"))
-    assert (event.targets, event.error) == ([], None)
-    assert event.detail["skipped"] == "there are no nodes of the role broker"
-    assert injector.stop(1).error is None
-    assert (env.down, env.paused, env.dropped) == (set(), set(), {})

@@ -14,10 +14,8 @@ from kraftwreck.nemesis import schedule
 from kraftwreck.nemesis.families.restarts import GAPS_S, RESTARTS
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.nemesis.possible import check_simulator
-from kraftwreck.nemesis.registry import families
 from kraftwreck.nemesis.scope import Scope
 from kraftwreck.nodes.draw import draw_below
-from kraftwreck.systems.kraft.faults.roles import ROLES
 from tests.waiting import wait_until
 
 PATIENCE_S = 30.0
@@ -143,99 +141,6 @@ def test_only_hosts_restart_nodes_in_order() -> None:
     with pytest.raises(OptionError, match="'restart': it needs real hosts"):
         check_simulator(("restart",))
     check_simulator(("roles", "storage"))
-
-
-# --- roles --------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def mixed(env: Any) -> Any:
-    """Three controllers, of which n2 leads, and two brokers, of which n5 leads most."""
-    env.controllers = ("n1", "n2", "n3")
-    env.current_leader, env.busiest_broker = "n2", "n5"
-    return env
-
-
-def heard(env: Any) -> set[tuple[str, str]]:
-    """Pairs of nodes, the first of which hears the second one."""
-    return {
-        (a, b)
-        for a in env.nodes
-        for b in env.nodes
-        if a != b and b not in env.dropped.get(a, set())
-    }
-
-
-@pytest.mark.parametrize(
-    ("shape", "together", "link"),
-    [
-        ("leader-with-busiest", True, False),
-        ("leader-from-busiest", False, True),
-        ("leader-and-busiest", False, False),
-    ],
-)
-def test_the_leader_and_the_busiest_broker_are_cut_off(
-    mixed: Any, injector: Injector, shape: str, together: bool, link: bool
-) -> None:
-    event = injector.start(0, fault(shape, kind="roles"))
-    assert event.targets == ["n2", "n5"]
-    assert event.detail["busiest"] == "n5"
-    pairs = heard(mixed)
-    assert (("n2", "n5") in pairs, ("n5", "n2") in pairs) == (together, together)
-    assert (("n2", "n1") in pairs, ("n4", "n5") in pairs) == (link, link)
-    assert ("n1", "n4") in pairs
-    injector.stop(0)
-    assert not mixed.dropped
-
-
-def test_the_leader_and_the_busiest_broker_end_and_are_started_together(
-    mixed: Any, injector: Injector
-) -> None:
-    event = injector.start(0, fault("leader-and-busiest", kind="roles-kill"))
-    assert event.targets == ["n2", "n5"]
-    assert mixed.down == {"n2", "n5"}
-    assert not mixed.dropped
-    assert injector.stop(0).error is None
-    assert not mixed.down
-
-
-def test_the_leader_and_the_busiest_broker_pause_together(mixed: Any, injector: Injector) -> None:
-    assert injector.start(0, fault("leader-and-busiest", kind="roles-pause")).error is None
-    assert mixed.paused == {"n2", "n5"}
-    injector.stop(0)
-    assert not mixed.paused
-
-
-@pytest.mark.parametrize(
-    ("shape", "slow"),
-    [
-        ("leader-and-busiest", {(a, b) for a in ("n2", "n5") for b in ("n1", "n3", "n4")}),
-        ("leader-from-busiest", {("n2", "n5")}),
-    ],
-)
-def test_the_leader_and_the_busiest_broker_are_slow(
-    mixed: Any, injector: Injector, shape: str, slow: set[tuple[str, str]]
-) -> None:
-    event = injector.start(0, fault(shape, kind="roles-slow"))
-    assert event.error is None
-    wanted = event.detail["disturbances"]
-    pairs = {(a, b) for each in wanted for a in each["senders"] for b in each["receivers"]}
-    assert pairs == slow | {(b, a) for a, b in slow}
-    assert all(each["delay"] >= 20_000 for each in wanted)
-    assert injector.stop(0).error is None
-
-
-def test_the_busiest_broker_is_any_while_nobody_knows(mixed: Any, injector: Injector) -> None:
-    mixed.busiest_broker = None
-    event = injector.start(0, fault("busiest", kind="roles"))
-    assert set(event.targets) < {"n4", "n5"}
-    assert len(event.targets) == 1
-
-
-def test_roles_need_brokers(env: Any, injector: Injector) -> None:
-    assert injector.start(0, fault("busiest", kind="roles")).detail["skipped"]
-    assert families()["roles"].usable(5, 0) == {}
-    assert set(families()["roles"].usable(5, 2)) == set(ROLES)
 
 
 # --- machines -----------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from itertools import pairwise
 import pytest
 
 from kraftwreck.histories.fault import Fault
-from kraftwreck.nemesis import triggers
 from kraftwreck.nemesis.schedule import CALM_S, PERIOD_S, SECOND, plan
 from kraftwreck.nemesis.scope import Scope
 
@@ -76,22 +75,3 @@ def test_no_kinds_or_no_time_is_no_faults() -> None:
 def test_an_unknown_kind_is_an_error() -> None:
     with pytest.raises(KeyError):
         plan(("earthquake",), 1, 60, FIVE)
-
-
-def test_brokers_are_struck_where_there_are_any() -> None:
-    without = plan(KINDS, 1, 3000, FIVE)
-    assert not {fault.shape for fault in without} & {"broker", "brokers", "mute-broker"}
-    struck = {(f.kind, f.shape) for f in plan(KINDS, 1, 3000, Scope.of("kraft", NODES, 2))}
-    assert {("kill", "broker"), ("pause", "brokers"), ("partition", "broker")} <= struck
-    assert {("kill", "leader"), ("partition", "leader")} <= struck
-
-
-def test_triggered_faults_strike_brokers_too() -> None:
-    def shapes(brokers: int) -> set[str]:
-        plans = (
-            triggers.plan(KINDS, seed, 60, Scope.of("kraft", NODES, brokers)) for seed in range(40)
-        )
-        return {fault.shape for faults in plans for fault in faults}
-
-    assert "broker" in shapes(1)
-    assert "broker" not in shapes(0)

@@ -1,7 +1,8 @@
-"""Effects of the membership and power faults on a cluster, and that they can be undone."""
+"""Effects of the membership faults on a cluster, and that they can be undone."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -11,7 +12,8 @@ from kraftwreck.harness.options import OptionError, RunOptions
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.nemesis.possible import check, lacking_of
-from kraftwreck.nemesis.registry import families
+from kraftwreck.nemesis.registry import chosen, families
+from kraftwreck.runs.place import supported_faults
 from kraftwreck.systems.kraft.faults.membership import FEWEST, MEMBERSHIPS
 from kraftwreck.systems.registry import find
 
@@ -94,7 +96,7 @@ def test_changes_never_overlap(env: Env) -> None:
 
 
 def test_a_static_quorum_is_left_alone(env: Env) -> None:
-    env.dynamic_quorum = False
+    env.fixed = "the quorum is static"
     nemesis = injector(env)
     for shape in MEMBERSHIPS:
         assert nemesis.start(1, fault("membership", shape)).detail["skipped"] == (
@@ -109,17 +111,6 @@ def test_only_controllers_are_changed(env: Env) -> None:
     nemesis = injector(env)
     event = nemesis.start(1, fault("membership", "one", "n5"))
     assert (event.targets, event.detail["skipped"]) == ([], "its targets include no member")
-
-
-def test_cut_power_is_a_kill_of_its_own(env: Env) -> None:
-    nemesis = injector(env)
-    nemesis.start(1, fault("power", "one", "n2"))
-    nemesis.start(2, fault("kill", "one", "n2"))
-    assert env.calls == [("cut_power", "n2")]
-    nemesis.stop(1)
-    assert env.down == {"n2"}, "the kill holds it"
-    nemesis.stop(2)
-    assert env.calls[1:] == [("start", "n2")]
 
 
 def test_everything_is_undone_at_the_end(env: Env) -> None:
@@ -143,3 +134,10 @@ def test_a_static_quorum_has_no_voters_to_change() -> None:
         " the voters of a static quorum are fixed; add --quorum dynamic"
     )
     assert lacking_of(find("kraft"), RunOptions(), known) == {}
+
+
+def test_what_is_impossible_with_the_options_is_left_out() -> None:
+    options = RunOptions(faults=chosen(None, "kraft"), cluster="sim")
+    assert supported_faults(options) == options.faults
+    static = replace(options, system_options=("quorum=static",))
+    assert supported_faults(static) == ("partition", "kill", "pause", "power")
