@@ -40,12 +40,10 @@ def case_of(faults: int = 12, operations: int = 60) -> Case:
             latency_min=2_000,
             latency_max=40_000,
             power_loss=100,
-            brokers=2,
-            through_brokers=True,
             node={"linger_ms": 0, "max_idle_ms": 5_000},
             hasty={"fetch_timeout_ms": 1_000},
             hasty_nodes=(2, 5),
-        ),
+        ).fitted(5, 2),
         schedule=tuple(fault(number) for number in range(faults)),
         operations=tuple((i % 5, i // 5) for i in range(operations)),
     )

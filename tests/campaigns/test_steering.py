@@ -88,14 +88,6 @@ def test_mutants_differ_a_little_and_are_decided_by_the_seed() -> None:
     assert {f.duration for variant in variants for f in variant} > {100 * MS}
 
 
-def test_nothing_is_made_that_means_nothing_there() -> None:
-    faults = [replace_shape("broker"), kill(30_000)]
-    for seed in range(40):
-        for fault in mutated(seed, faults, []):
-            assert fault.shape in families()[fault.kind].usable(5, 0)
-            assert fault.at < 20_000 * MS
-
-
 def test_runs_aimed_at_a_transition_keep_a_trigger() -> None:
     faults = [
         Fault(at=MS, kind="kill", shape="one", duration=MS, draw=1, targets=("@",), trigger="hw#1")

@@ -55,11 +55,6 @@ def test_help_imports_nothing_heavy() -> None:
         (["run", "-c", "hosts:/nowhere"], "/nowhere: cannot be read: No such file"),
         (["run", "--mutant", "X99"], "unknown mutant 'X99'"),
         (["run", "--mutant", "R01", "--patch", "x"], "cannot be combined"),
-        (
-            ["run", "-n", "kill,membership", "--quorum", "static"],
-            "voters of a static quorum are fixed; add --quorum",
-        ),
-        (["run", "--quorum", "mixed"], "'mixed' is not one of 'static', 'dynamic'"),
         (["run", "--patch", "/nowhere"], "/nowhere: No such file or directory"),
     ],
 )

@@ -15,9 +15,7 @@ from kraftwreck.cli.main import cli
 from kraftwreck.harness.clusters.providers import NAMES
 from kraftwreck.harness.command_line import command_line
 from kraftwreck.harness.options import RunOptions, Style, repeat_command
-from kraftwreck.harness.own_options import texts
 from kraftwreck.nemesis.registry import families
-from kraftwreck.systems.kraft.options import OPTIONS, Draws
 from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign
 
 FOLDER = Path(tempfile.gettempdir())
@@ -90,29 +88,6 @@ def test_a_simulated_run_is_repeated_with_every_option(campaign: KraftCampaign, 
     assert read.pop("interval") == campaign.interval_s
     assert read.pop("patch") is None
     assert read == {name: getattr(campaign, name) for name in read}
-
-
-@settings(deadline=None)
-@given(some.integers(0, 200), some.booleans(), some.sampled_from(["static", "dynamic"]))
-def test_options_of_a_system_are_repeated_by_their_flags(
-    brokers: int, combined: bool, quorum: str
-) -> None:
-    plain = {"brokers": brokers, "combined": combined and not brokers, "quorum": quorum}
-    options = RunOptions(system="kraft", system_options=texts(OPTIONS.run, plain))
-    line = repeat_command(options)
-    assert parsed(line)["system_options"] == options.system_options
-    assert (f"--brokers {brokers}" in line) is (brokers > 0)
-    assert ("--combined" in line) is plain["combined"]
-    assert "--option" not in line
-
-
-@settings(deadline=None)
-@given(some.none() | some.integers(0, 200), some.sampled_from(["static", "dynamic", "mixed"]))
-def test_options_of_a_system_s_campaign_are_repeated(brokers: int | None, quorum: str) -> None:
-    own = texts(OPTIONS.campaign, {"brokers": brokers, "quorum": quorum})
-    campaign = KraftCampaign(system="kraft", system_options=own)
-    assert parsed(campaign.repeat(3))["system_options"] == own
-    assert Draws.parsed(own) == Draws(brokers=brokers, quorum=quorum)  # type: ignore[arg-type]
 
 
 @settings(deadline=None)

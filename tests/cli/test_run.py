@@ -177,20 +177,6 @@ def test_namespaces_that_were_asked_for_are_not_replaced_by_the_simulator(
     assert not (tmp_path / "store").exists()
 
 
-def test_the_voters_of_a_dynamic_quorum_change_in_the_simulator_too(
-    kraftwreck: Any, tmp_path: Path
-) -> None:
-    ended = kraftwreck(
-        "run", "-c", "sim", "-n", "membership", "--quorum", "dynamic", "-t", 12, "--seed", 3,
-        "--store", tmp_path, "--json",
-    )  # fmt: skip
-    assert ended.code == 0, ended.err
-    said = json.loads(ended.out)
-    assert " --quorum dynamic " in said["repeat"]
-    test = json.loads((Path(said["run"]) / "test.json").read_text())
-    assert test["fault_model"]["quorum"] == "dynamic"
-
-
 @pytest.mark.parametrize(
     ("store", "code", "says"),
     [("file", 254, "is a file"), ("file/below", 255, "choose another --store")],
@@ -272,7 +258,7 @@ def test_a_run_on_namespaces(kraftwreck: Any, tmp_path: Path, netns_possible: No
     assert {fault["phase"] for fault in faults} == {"start", "stop"}
     assert all(fault["error"] is None for fault in faults)
     # A fault proves that it took, or names the nodes that it had to skip (a pause of one that is
-    # down). Changes of the voters prove nothing while they are open, and their end nothing new.
+    # down). Changes of members prove nothing while they are open, and their end nothing new.
     assert all(
         fault["evidence"]
         or fault["detail"].get("skipped")

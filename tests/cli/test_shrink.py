@@ -13,12 +13,11 @@ from kraftwreck.campaigns import shrinking
 from kraftwreck.campaigns.campaign import Tested as Outcome
 from kraftwreck.campaigns.case import Case, replaced
 from kraftwreck.campaigns.case_file import Expected, SavedCase, read_case, write_case
-from kraftwreck.campaigns.case_run import CaseRun, roles_of, run_case
+from kraftwreck.campaigns.case_run import CaseRun, run_case
 from kraftwreck.campaigns.shrink_kept import shrink_kept
 from kraftwreck.campaigns.shrinking import PassesError, first_failure, shrink_case
 from kraftwreck.harness.options import RunOptions
 from kraftwreck.histories.fault import Fault
-from kraftwreck.histories.verdict import Anomaly
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.systems.kraft.simulated.knobs import Knobs
 from kraftwreck.systems.kraft.simulated.store import save
@@ -35,7 +34,7 @@ QUIET = Case(
     rate=4.0,
     concurrency=2,
     seed=3,
-    knobs=Knobs(brokers=1, node={"linger_ms": 0}),
+    knobs=Knobs(node={"linger_ms": 0}),
     schedule=(
         Fault(at=SECOND, kind="kill", shape="one", duration=SECOND, draw=1),
         Fault(at=2 * SECOND, kind="pause", shape="leader", duration=SECOND, draw=2),
@@ -165,37 +164,6 @@ def quiet() -> CaseRun:
 
 def test_nothing_fails_without_a_bug(quiet: CaseRun) -> None:
     assert quiet.failures == ()
-
-
-def roles(run: CaseRun, explanation: str, *nodes: str) -> tuple[str, ...]:
-    """Return the roles of an anomaly that shows the last trace event of ``nodes``."""
-    last = {event.node: event for event in run.result.events}
-    shown = [
-        {name: getattr(last[node], name) for name in ("node", "state", "incarnation", "seq")}
-        for node in nodes
-    ]
-    return roles_of(Anomaly(type="I1", explanation=explanation, events=shown), run.result)
-
-
-def test_roles_are_those_of_the_nodes_that_are_shown(quiet: CaseRun) -> None:
-    states = {event.node: event.state for event in quiet.result.events}
-    leader = next(node for node in ("n1", "n2", "n3") if states[node] == "leader")
-    other = next(node for node in ("n1", "n2", "n3") if node != leader)
-    assert roles(quiet, "two of them", leader, other) == ("follower", "leader")
-    assert roles(quiet, "it", leader) == ("leader",)
-    assert roles(quiet, "it", "b1") == ("broker",)
-
-
-def test_nodes_that_are_only_named_are_controllers_or_brokers(quiet: CaseRun) -> None:
-    assert roles(quiet, "n2 did what b1 must not") == ("broker", "controller")
-    assert roles(quiet, "broker 1001 did") == ()
-    assert roles(quiet, "n1 leads, n2 and n3 follow, b1 observes") == (), "that is everybody"
-
-
-def test_a_node_outside_of_the_voters_is_an_observer() -> None:
-    case = replaced(QUIET, nodes=4, knobs=Knobs(dynamic=True, first_voters=3), schedule=())
-    run = run_case(case)
-    assert roles(run, "it", "n4") == ("observer",)
 
 
 def test_another_failure_is_not_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ text = open(sys.argv[sys.argv.index("--config") + 1]).read()
 config = dict(line.split("=", 1) for line in text.splitlines())
 if sys.argv[1] == "format":
     sys.exit(0)
-ip, port = config["listeners"].removeprefix("CONTROLLER://").rsplit(":", 1)
+ip, port = config["listeners"].partition("://")[2].rsplit(":", 1)
 with open(config["kraftwreck.trace.file"], "a") as trace:
     trace.write(json.dumps({"node": config["kraftwreck.node.name"], "pid": os.getpid()}) + "\\\\n")
 with open(os.path.join(config["log.dirs"], "written"), "a") as data:

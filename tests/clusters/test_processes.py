@@ -14,23 +14,10 @@ from kraftwreck.harness.remote.agent import Agent
 from kraftwreck.harness.remote.session import Remote, RemoteError
 from kraftwreck.systems.kraft.remote.deployment import Deployment
 from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
-from kraftwreck.systems.kraft.remote.settings import DATA, IMAGES, LOGS, Settings, properties
+from kraftwreck.systems.kraft.remote.settings import DATA, IMAGES, LOGS, Settings
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
-
-
-def test_every_node_gets_its_own_configuration(five: list[Host]) -> None:
-    settings = Settings(seed=7, extra={"kraftwreck.extra": "x"})
-    written = properties(five[1], five, settings)
-    assert written["node.id"] == "2"
-    assert written["listeners"] == f"CONTROLLER://{five[1].ip}:9093"
-    assert written["controller.quorum.voters"] == ",".join(
-        f"{number}@{host.ip}:9093" for number, host in enumerate(five, start=1)
-    )
-    assert written["kraftwreck.extra"] == "x"
-    assert len(written["cluster.id"]) == 22
-    assert written["cluster.id"] == Settings(seed=7).cluster_id != Settings(seed=8).cluster_id
 
 
 def test_starting_twice_starts_once(environment: RemoteEnvironment) -> None:

@@ -137,3 +137,17 @@ def test_faults_that_the_deployment_is_not_made_for_are_refused() -> None:
         env.change_members([MemberChange("remove", "n1")])
     assert env.member_changes() == {"ended": [], "open": 0}
     env.close()
+
+
+@pytest.mark.cluster
+def test_every_node_gets_its_own_configuration(five: list[Host]) -> None:
+    settings = Settings(seed=7, extra={"kraftwreck.extra": "x"})
+    written = properties(five[1], five, settings)
+    assert written["node.id"] == "2"
+    assert written["listeners"] == f"CONTROLLER://{five[1].ip}:9093"
+    assert written["controller.quorum.voters"] == ",".join(
+        f"{number}@{host.ip}:9093" for number, host in enumerate(five, start=1)
+    )
+    assert written["kraftwreck.extra"] == "x"
+    assert len(written["cluster.id"]) == 22
+    assert written["cluster.id"] == Settings(seed=7).cluster_id != Settings(seed=8).cluster_id

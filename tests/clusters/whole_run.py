@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.clusters.netns import NetnsCluster
 from kraftwreck.harness.options import RunOptions
 from kraftwreck.harness.run import TestRun
@@ -17,6 +19,15 @@ from kraftwreck.systems.kraft.system import SYSTEM
 from kraftwreck.workloads import registry as workloads
 
 SECOND = 1_000_000_000
+
+
+def another_version(folder: Path) -> Path:
+    """Return node code that is other code and does the same."""
+    tree = folder / "nodes"
+    shutil.copytree(PROJECT_TREE, tree, ignore=shutil.ignore_patterns("__pycache__"))
+    with (tree / "draw.py").open("a") as file:
+        file.write("\nVERSION = 2\n")
+    return tree
 
 
 def fault(

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.compiled
 SEEDS = "0..79"
 SUITES = (
     "broker", "checkers", "consensus", "log", "metadata", "nemesis", "protocol", "simulation",
-    "workloads",
+    "systems/kraft/faults", "workloads",
 )  # fmt: skip
 """Tests of what is compiled; those marked ``interpreted`` cannot be."""
 

@@ -29,7 +29,7 @@ class FakeEnvironment(Environment):
 
     def __init__(self, leader: str | None = "n1") -> None:
         super().__init__(NODES, dict.fromkeys(CAPABILITIES, self), concurrent=False)
-        self.electing = NODES
+        self.electing: tuple[str, ...] = NODES
         self.fixed: str | None = None
         self.open_changes = 0
         self.busiest_node: str | None = None

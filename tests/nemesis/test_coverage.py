@@ -139,7 +139,7 @@ def test_traces_of_real_nodes_are_put_in_order_by_their_clocks() -> None:
 
 def test_nodes_that_elect_no_leader_are_not_counted_as_electing() -> None:
     events = [event("n1", 1, "state", "leader"), event("n2", 2, "state", "follower")]
-    test = {"nodes": NAMES, "roles": {"n2": "broker"}, "clock": TEST["clock"]}
+    test = {"nodes": NAMES, "roles": {"n2": "replica"}, "clock": TEST["clock"]}
     assert len(coverage(events, [], test).edges) == 1
     assert len(coverage(events, [], {**test, "roles": {}}).edges) == 2
 

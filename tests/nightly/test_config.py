@@ -77,17 +77,11 @@ def test_omitted_settings_have_their_defaults() -> None:
         ('["leader"]', '["leader"]\nseeds = "9..1"', "matrix[2].seeds", "A..B"),
         ('["leader"]', '["leader"]\ntime_limit_s = 0.5', "matrix[2].time_limit_s", "at least 1"),
         ('["leader"]', '["leader"]\nworkload = "x"', "matrix[2].workload", "unknown key"),
-        ('["leader"]', '["leader"]\nbrokers = "some"', "matrix[2].brokers", "or seed"),
         ('["leader"]', "[]", "matrix[2].workloads", "at least one entry"),
         ('["leader"]', '["queues"]', "matrix[2].workloads[1]", "queues"),
         ('["leader"]', '["leader"]\nsystems = ["cobol"]', "matrix[2].systems[1]", "cobol"),
         ('["leader"]', '["leader"]\nfaults = ["kill", "rain"]', "matrix[2].faults[2]", "rain"),
         ('["leader"]', '["leader"]\nfaults = ["wire"]', "matrix[2].faults[1]", "real hosts"),
-        (
-            '["leader"]',
-            '["leader"]\nclusters = ["netns"]\nquorum = "static"\nfaults = ["membership"]',
-            "matrix[2].faults[1]", "dynamic",
-        ),
         ('["leader"]', '["leader"]\nclusters = ["moon"]', "matrix[2].clusters[1]", "moon"),
         (
             '["leader"]', '["leader"]\nclusters = ["hosts:/none.toml"]',

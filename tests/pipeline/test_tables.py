@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from kraftwreck.checkers.calls import Call
-from kraftwreck.checkers.kraft.recorded.trace import quorum_model
 from kraftwreck.checkers.linearizability.keyed import check_keys, model_of, operations_of
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.checkers.registry import check
@@ -95,10 +94,10 @@ def _committed(data: RunData) -> Any:
 
 def test_leaders_per_epoch_are_those_of_the_traces(analyzed: Any) -> None:
     run = analyzed.runs["metadata"]
-    facts = quorum_model(RunData.from_folder(run))
     expected: dict[int, set[str]] = {}
-    for node, epoch in facts.last_led:
-        expected.setdefault(epoch, set()).add(node)
+    for event in RunData.from_folder(run).events:
+        if event.state == "leader":
+            expected.setdefault(event.epoch, set()).add(event.node)
     found = rows(analyzed.store, "leaders", run)
     assert {r["epoch"]: set(r["leaders"]) for r in found} == expected
 

@@ -3,9 +3,9 @@
     sudo .venv/bin/python -m tests.vagrant.matrix STORE [ARGUMENT ...]
 
 Starts a Docker daemon of its own, makes the image of the machines if there is none, brings five
-machines up, and runs :mod:`bench.hosts_matrix` with three controllers and the arguments. Left out
-are families that these machines cannot have: nobody in there may set this machine's clock or crash
-a machine or squeeze its memory. Everything is gone afterwards but the store.
+machines up, and runs :mod:`bench.hosts_matrix` with the arguments; three nodes elect a leader. Left
+out are families that these machines cannot have: nobody in there may set this machine's clock or
+crash a machine or squeeze its memory. Everything is gone afterwards but the store.
 """
 
 from __future__ import annotations

@@ -118,7 +118,6 @@ def test_a_run_leaves_a_folder_that_replays(kraftwreck: Run, tmp_path: Path) -> 
     [
         (("sim", "raft", "-w", "queue"), "it lacks enqueue, dequeue, drain"),
         (("sim", "raft", "-w", "leader"), "unknown workload 'leader' of raft"),
-        (("sim", "raft", "--brokers", 2), "--brokers has no meaning for raft"),
         (("sim", "--patch", "x.patch"), "--patch is for cores"),
         (("sim", "raft", "--patch", "x.patch"), "x.patch: No such file"),
         (("run", "raft", "-c", "sim", "-n", "membership"), "does not support"),

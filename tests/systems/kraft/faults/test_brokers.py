@@ -1,4 +1,4 @@
-"""Faults of brokers: whom they hit, and when they strike."""
+"""Faults of brokers: their targets, and their place in schedules."""
 
 from __future__ import annotations
 
