@@ -6,7 +6,7 @@ PROVIDER ?= docker
 # The tests start thousands of processes; without bytecode each compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup run check coverage test tests test-busy compiled test-compiled test-frames oracle test-oracle test-campaign test-hosts test-wild vagrant-test lint lock clean
+.PHONY: setup run check coverage test tests test-busy compiled test-compiled test-frames oracle test-oracle test-campaign test-hosts test-wild suite-kafka-python suite-librdkafka vagrant-test lint lock clean
 
 setup:
 	@scripts/setup
@@ -58,6 +58,11 @@ oracle:
 
 test-oracle: oracle
 	.venv/bin/pytest -m oracle -n 2 --dist loadfile $(ARGS)
+
+# Tests that other projects wrote for their Kafka clients, against Apache Kafka and against ours, into
+# docs/client-suites.md: minutes each. ARGS="--against ours 0011" runs one test against ours.
+suite-kafka-python suite-librdkafka: oracle
+	.venv/bin/python -m bench.suites $(@:suite-%=%) $(ARGS)
 
 # A million damaged frames against three nodes in this process: some five minutes of CPU time.
 FRAMES ?= 200000

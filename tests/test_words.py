@@ -38,6 +38,7 @@ IN_TESTS = re.compile(
 name of the default system is no finding there."""
 
 OF_A_SYSTEM: dict[str, str] = {
+    "bench/suites/": "measures brokers of nodes/",
     "tests/admin/": "tests of nodes/",
     "tests/broker/": "tests of nodes/",
     "tests/consensus/": "tests of nodes/",

@@ -12,6 +12,7 @@ LOCAL: Final = (
     "DescribeCluster",
     "DescribeTopicPartitions",
     "DescribeConfigs",
+    "ListConfigResources",
 )
 """Answered from the broker's own image."""
 
@@ -43,6 +44,8 @@ RECORDS: Final[dict[str, tuple[int, int]]] = {
     "OffsetForLeaderEpoch": (2, 4),
     "DeleteRecords": (0, 2),
     "InitProducerId": (0, 5),
+    "DescribeLogDirs": (1, 5),
+    "AlterReplicaLogDirs": (1, 2),
 }
 """First and last version of the APIs of a data plane."""
 

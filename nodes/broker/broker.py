@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kraftwreck.nodes.broker.apis import FORWARDED, LOCAL, SERVED, SERVED_WITH_RECORDS
+from kraftwreck.nodes.broker.auto_creation import AutoCreation
 from kraftwreck.nodes.broker.cluster_view import alive_brokers, describe_cluster, some_controller
+from kraftwreck.nodes.broker.config_view import described_configs, list_config_resources
 from kraftwreck.nodes.broker.data_plane import DataPlane
 from kraftwreck.nodes.broker.forwarding import Forwarding
 from kraftwreck.nodes.broker.leadership import ControllerAddress, Leadership, controller_of
@@ -25,7 +27,7 @@ from kraftwreck.nodes.consensus.effects import (
     FatalError,
     SendApi,
 )
-from kraftwreck.nodes.metadata.describe import api_versions, describe_configs
+from kraftwreck.nodes.metadata.describe import api_versions
 from kraftwreck.nodes.metadata.image import MetadataImage
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.nodes.replication.effects import Effect as DataEffect
@@ -57,6 +59,9 @@ class Broker:
         self._controller: ControllerAddress | None = None
         self._data = DataPlane(config, now) if config.data_plane else None
         self._producer_ids = ProducerIds(config.node_id, config.request_timeout_ms)
+        self._creation = AutoCreation(
+            config.default_partitions, config.default_replication, config.request_timeout_ms
+        )
         self._moved = False
         self._recovered = False
         self._held: list[ApiRequest | Request] = []
@@ -224,12 +229,19 @@ class Broker:
             self._producer_ids.handle(request, now)
         else:
             self._reply(request, self._local(request))
+            if request.api == "Metadata" and self._config.auto_create_topics:
+                creation = self._creation.request(self._image.stable, request)
+                if creation is not None:
+                    self._forwarding.take_in(creation, now)
 
     def _local(self, request: ApiRequest) -> Body:
         image, cluster_id = self._image.stable, self._quorum.cluster_id
         body, listener = request.body, request.listener
         if request.api == "DescribeConfigs":
-            return describe_configs(image, (), body)
+            mine, at = self._config.node_id, self._config.broker_listener
+            return described_configs(image, mine, listener, at, body)
+        if request.api == "ListConfigResources":
+            return list_config_resources(image, listener, request.version, body)
         if request.api == "DescribeTopicPartitions":
             return PartitionsAnswer(image, listener).body(body)
         alive = alive_brokers(image, listener)
@@ -247,5 +259,5 @@ class Broker:
         self._effects.append(ApiReply(request.token, body))
 
     def _collect(self) -> None:
-        self._effects.extend(self._forwarding.take_replies())
+        self._effects.extend(self._creation.without_ours(self._forwarding.take_replies()))
         self._effects.extend(self._producer_ids.take_replies())

@@ -79,7 +79,7 @@ class MetadataAnswer:
         self._alive = alive_brokers(image, listener)
 
     def body(self, version: int, request: Body, controller_id: int) -> Body:
-        """Return the answer. A request never creates topics."""
+        """Return the answer."""
         operations = cluster = NOT_ASKED
         if request.get("include_topic_authorized_operations", False):
             operations = TOPIC_OPERATIONS

@@ -59,6 +59,8 @@ _OF_RECORDS: Final[dict[str, Limit]] = {
     "OffsetForLeaderEpoch": PARTITIONS,
     "DeleteRecords": PARTITIONS,
     "InitProducerId": SMALL,
+    "DescribeLogDirs": PARTITIONS,
+    "AlterReplicaLogDirs": PARTITIONS,
 }
 """Requests for the records of partitions, on the listener of a broker."""
 

@@ -35,6 +35,8 @@ from kraftwreck.nodes.replication.effects import Silent
 from kraftwreck.nodes.server.admission import Admission
 from kraftwreck.nodes.server.console import say
 from kraftwreck.nodes.server.listeners import Listener
+from kraftwreck.nodes.server.log_dirs import APIS as LOG_DIR_APIS
+from kraftwreck.nodes.server.log_dirs import LogDirs
 from kraftwreck.nodes.server.outgoing import FilePart, Outgoing, Piece
 from kraftwreck.nodes.server.record_requests import (
     HANDLED,
@@ -86,7 +88,8 @@ class _Slot:
 class Requests:
     """Requests that the node has not answered yet, by token.
 
-    ``records`` translates those for the records of partitions; None: there are none.
+    ``records`` translates those for the records of partitions, ``log_dirs`` answers those about
+    their directory; None: there are none.
     """
 
     def __init__(
@@ -94,9 +97,11 @@ class Requests:
         submit: Callable[[Event], None],
         endpoints: Endpoints,
         records: RecordRequests | None = None,
+        log_dirs: LogDirs | None = None,
     ) -> None:
         self.submit = submit
         self.records = records
+        self.log_dirs = log_dirs
         self._endpoints = endpoints
         self.received = bytearray(RECEIVE_BYTES)
         """Where all connections receive; a part of a request is copied to its connection."""
@@ -372,7 +377,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._throttle()
                 self._requests.begin_records(slot, frame, offset)
                 return
-            body, _ = decode(f"{api}Request", version, frame, offset, limit_of(api).items)
+            of_records = api in self._listener.records
+            items = limit_of(api, of_records=of_records).items
+            body, _ = decode(f"{api}Request", version, frame, offset, items)
         except ProtocolError as error:
             self.close(str(error))
             return
@@ -380,6 +387,10 @@ class Connection(asyncio.BufferedProtocol):
         self._slots.append(slot)
         self._throttle()
         event: Event
+        if api in LOG_DIR_APIS:
+            assert self._requests.log_dirs is not None, "a listener with records has their logs"
+            self._answer_body(slot, self._requests.log_dirs.body(api, body))
+            return
         if api in self._listener.quorum:
             try:
                 message = request_from_body(api, version, body)

@@ -287,6 +287,10 @@ class PartitionFiles:
         log = self._replicas[key].log
         return log.start_offset, [batch_of(header) for header in log.batches(log.start_offset)]
 
+    def sizes(self) -> dict[PartitionKey, int]:
+        """Return the bytes of each log's segments."""
+        return {key: replica.log.size for key, replica in self._replicas.items()}
+
     def end_of(self, key: PartitionKey) -> int:
         """Return the offset of the next record of a log, -1 if there is no log."""
         replica = self._replicas.get(key)

@@ -27,6 +27,7 @@ Properties, with their defaults:
 * ``replica.lag.time.max.ms``: how long a replica may lag before it leaves the ISR, 30000
 * ``log.segment.bytes``, ``log.roll.ms``, ``log.index.interval.bytes``: when a segment of a user
   partition ends, and how dense its indexes are: 1 GiB, 7 d and 4096
+* ``auto.create.topics.enable``: topics come into being as clients ask for them, false
 * ``kraftwreck.data.plane``: the broker stores and serves records, true
 * ``num.partitions``, ``default.replication.factor``, ``min.insync.replicas``: 1 each
 * ``kraftwreck.node.name``: name in traces, ``n<node.id>``
@@ -69,6 +70,7 @@ __all__ = ["ConfigError", "ServerConfig", "load_config", "parse_properties", "se
 VOTERS: Final = "controller.quorum.voters"
 SERVERS: Final = "controller.quorum.bootstrap.servers"
 DATA_PLANE: Final = "kraftwreck.data.plane"
+AUTO_CREATE: Final = "auto.create.topics.enable"
 AUTO_JOIN: Final = "controller.quorum.auto.join.enable"
 
 _NUMBERS: Final[Mapping[str, tuple[str, int]]] = {
@@ -129,6 +131,7 @@ _OPTIONAL: Final = (
     "kraftwreck.input.log",
     "kraftwreck.write.loss",
     DATA_PLANE,
+    AUTO_CREATE,
 )
 
 
@@ -160,6 +163,7 @@ class ServerConfig:
     input_log: Path | None
     numbers: Mapping[str, int]
     data_plane: bool
+    auto_create_topics: bool
     log_settings: LogSettings
 
     @property
@@ -192,6 +196,7 @@ class ServerConfig:
             previous_broker_epoch=previous_broker_epoch,
             rack=self.rack,
             data_plane=self.data_plane,
+            auto_create_topics=self.auto_create_topics,
         )
         numbers: dict[str, Any] = dict(self.numbers)
         return replace(config, **numbers)
@@ -284,6 +289,7 @@ def server_config(properties: Mapping[str, str]) -> ServerConfig:
             if name in properties
         },
         data_plane=broker and _flag(properties, DATA_PLANE, "true"),
+        auto_create_topics=_flag(properties, AUTO_CREATE),
         log_settings=replace(LogSettings(), **log_numbers),
     )
 

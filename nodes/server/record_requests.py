@@ -69,16 +69,16 @@ class ImageTopics:
     """The topics of the broker's image."""
 
     def __init__(self, image: Callable[[], ImageView]) -> None:
-        self._image = image
+        self.image = image
 
     def id_of(self, name: str) -> bytes | None:
         """Return the id of a topic, None if there is none of this name."""
-        topic = self._image().topics.get(name)
+        topic = self.image().topics.get(name)
         return None if topic is None else topic.topic_id
 
     def name_of(self, topic_id: bytes) -> str | None:
         """Return the name of a topic, None if there is none with this id."""
-        return self._image().names.get(topic_id)
+        return self.image().names.get(topic_id)
 
 
 class RecordRequests:

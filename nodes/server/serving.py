@@ -31,6 +31,7 @@ from kraftwreck.nodes.server.disk_worker import DiskWorker, Elsewhere, at_once
 from kraftwreck.nodes.server.exit_status import FATAL, STOPPED
 from kraftwreck.nodes.server.input_log import InputLog
 from kraftwreck.nodes.server.listeners import Listener, bind
+from kraftwreck.nodes.server.log_dirs import LogDirs
 from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.nodes.server.peers import Peers
 from kraftwreck.nodes.server.properties import ServerConfig
@@ -126,8 +127,7 @@ async def _serve(
     timeout_ms = node_config.request_timeout_ms
     peers = Peers(config.node_id, config.voters, config.address, timeout_ms, shell.submit)
     calls = Calls(config.node_id, config.address, timeout_ms, shell.submit)
-    records = None if files is None else RecordRequests(shell.submit, topics, files)
-    requests = Requests(shell.submit, config.voters, records)
+    requests = _requests(config, shell, topics, files)
     full = frozenset() if files is None else files.full
     fetches = ReplicaFetches(
         config.node_id, config.address, topics, timeout_ms, shell.submit, loop.call_soon, full
@@ -196,6 +196,17 @@ def _open_files(
         orderly=orderly,
         elsewhere=elsewhere or at_once,
     )
+
+
+def _requests(
+    config: ServerConfig, shell: Shell, topics: ImageTopics, files: PartitionFiles | None
+) -> Requests:
+    """Return the requests of clients; without logs none are for records or log directories."""
+    if files is None:
+        return Requests(shell.submit, config.voters)
+    records = RecordRequests(shell.submit, topics, files)
+    log_dirs = LogDirs(config.log_dir, topics.image, files.sizes)
+    return Requests(shell.submit, config.voters, records, log_dirs)
 
 
 def _close_files(files: PartitionFiles | None, status: int) -> bool:

@@ -180,6 +180,37 @@ def test_configs_come_from_the_image(running: Any) -> None:
     assert (config["name"], config["value"]) == ("retention.ms", "5")
 
 
+def test_a_broker_says_where_it_listens(running: Any) -> None:
+    def asked(name: str, keys: list[str] | None = None) -> list[dict[str, Any]]:
+        resource = {"resource_type": 4, "resource_name": name, "configuration_keys": keys}
+        answer = running.call("DescribeConfigs", 4, {"resources": [resource]})
+        configs: list[dict[str, Any]] = answer["results"][0]["configs"]
+        return [each for each in configs if each["name"] == "advertised.listeners"]
+
+    [config] = asked("4")
+    assert (config["value"], config["config_source"]) == ("PLAINTEXT://b4:9092", 4)
+    assert config["read_only"] and not config["synonyms"]
+    assert asked("4", ["advertised.listeners"]) == [config]
+    assert asked("4", ["log.retention.ms"]) == asked("5") == [], "only its own address is known"
+
+
+def test_resources_with_configs_are_listed_by_type(running: Any) -> None:
+    running.add_topic("b", 4)
+    running.add_topic("a", 4)
+
+    def listed(version: int, *types: int) -> list[tuple[int, str]]:
+        answer = running.call("ListConfigResources", version, {"resource_types": list(types)})
+        assert answer["error_code"] == 0
+        return [(r["resource_type"], r["resource_name"]) for r in answer["config_resources"]]
+
+    topics, brokers = [(2, "a"), (2, "b")], [(4, "4"), (4, "5")]
+    assert listed(1) == [*topics, *brokers, (8, "4"), (8, "5")], "6 is fenced"
+    assert listed(1, 4, 2) == topics + brokers
+    assert listed(1, 16, 32) == listed(0) == []
+    unknown = running.call("ListConfigResources", 1, {"resource_types": [2, 3]})
+    assert (unknown["error_code"], unknown["config_resources"]) == (35, [])
+
+
 # --- DescribeTopicPartitions ----------------------------------------------------------------
 
 

@@ -197,4 +197,4 @@ def test_lengths_are_held_against_the_bytes_there_are(
 
 
 def test_all_messages_are_there() -> None:
-    assert len(MESSAGES) == 136
+    assert len(MESSAGES) == 140

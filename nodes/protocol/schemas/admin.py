@@ -182,10 +182,10 @@ DescribeTopicPartitionsResponse key=75 valid=0 flex=0+
   }
   NextCursor:Cursor[null@0+ def=null]{TopicName:string, PartitionIndex:int32}
 
-DescribeLogDirsRequest key=35 valid=1-4 flex=2+
+DescribeLogDirsRequest key=35 valid=1-5 flex=2+
   Topics:[]DescribableLogDirTopic[null@0+]{Topic:string, Partitions:[]int32}
 
-DescribeLogDirsResponse key=35 valid=1-4 flex=2+
+DescribeLogDirsResponse key=35 valid=1-5 flex=2+
   ThrottleTimeMs:int32
   ErrorCode:int16[v3+]
   Results:[]DescribeLogDirsResult{
@@ -196,6 +196,27 @@ DescribeLogDirsResponse key=35 valid=1-4 flex=2+
         PartitionIndex:int32, PartitionSize:int64, OffsetLag:int64, IsFutureKey:bool
       }
     }
-    TotalBytes:int64[v4+ def=-1], UsableBytes:int64[v4+ def=-1]
+    TotalBytes:int64[v4+ def=-1], UsableBytes:int64[v4+ def=-1], IsCordoned:bool[v5+]
   }
+
+AlterReplicaLogDirsRequest key=34 valid=1-2 flex=2+
+  Dirs:[]AlterReplicaLogDir{
+    Path:string
+    Topics:[]AlterReplicaLogDirTopic{Name:string, Partitions:[]int32}
+  }
+
+AlterReplicaLogDirsResponse key=34 valid=1-2 flex=2+
+  ThrottleTimeMs:int32
+  Results:[]AlterReplicaLogDirTopicResult{
+    TopicName:string
+    Partitions:[]AlterReplicaLogDirPartitionResult{PartitionIndex:int32, ErrorCode:int16}
+  }
+
+ListConfigResourcesRequest key=74 valid=0-1 flex=0+
+  ResourceTypes:[]int8[v1+]
+
+ListConfigResourcesResponse key=74 valid=0-1 flex=0+
+  ThrottleTimeMs:int32
+  ErrorCode:int16
+  ConfigResources:[]ConfigResource{ResourceName:string, ResourceType:int8[v1+ def=16]}
 """

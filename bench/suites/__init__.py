@@ -1,0 +1,1 @@
+"""Test suites of Kafka clients that others wrote, run against Apache Kafka and against ours."""
