@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("tests", nargs="*", help="parts of the names of tests, all by default")
     parser.add_argument("--against", choices=(KAFKA, OURS), help="only one kind of broker")
     parser.add_argument("--minutes", type=float, default=60.0, help="for the tests of each kind")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     path = RESULTS / f"{options.suite}.jsonl"
     kinds = [options.against] if options.against else [KAFKA, OURS]
     for kind in [] if options.page else kinds:
