@@ -92,7 +92,7 @@ def test_runs_without_measured_clocks_have_none() -> None:
     ("kind", "shape", "stopped"),
     [
         ("pause", "one", [(5, 9)]),
-        ("disk", "slow-leader", [(5, 9 + FLUSH_NS)]),
+        ("disk", "slow-leader", [(5, 1_000_000_009)]),
         ("disk", "full", []),
     ],
 )

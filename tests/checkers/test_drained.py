@@ -57,3 +57,10 @@ def test_the_anomaly_names_at_most_twelve_elements(count: int, named: str) -> No
     (anomaly,) = check(run(*lost, ("drain", "ok", None, []))).anomalies
     assert ", ".join(map(str, range(1, 12))) + f", {named}" in anomaly.explanation
     assert len(anomaly.operations) == 2 * 12
+
+
+def test_twelve_lost_elements_are_named() -> None:
+    lost = [("enqueue", "ok", number, number) for number in range(13)]
+    found = check(run(*lost, ("drain", "ok", None, []))).anomalies[0]
+    assert ": 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 1 more." in found.explanation
+    assert len(found.operations) == 24

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kraftwreck.checkers.recorded import stored_events
@@ -53,3 +56,19 @@ def test_the_verdict_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert check(columns, names) == expected
     assert expected.valid is False
     assert any("two leaders" in a.explanation for a in expected.checkers["epochs"].anomalies)
+
+
+@pytest.mark.parametrize(("count", "stored"), [(1_999_999, False), (2_000_000, True)])
+def test_two_million_events_stay_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, stored: bool
+) -> None:
+    write_table(to_table(events(), TRACE_SCHEMA), tmp_path / "trace.parquet")
+    told = SimpleNamespace(num_rows=count)
+    monkeypatch.setattr(pq, "read_metadata", lambda _: told)
+    assert (stored_events.stored_events(tmp_path) is not None) is stored
+
+
+def test_of_columns_16384_events_are_made_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_events, "from_table", lambda table, _: [len(table)])
+    made: list[object] = list(StoredEvents(pa.table({"seq": pa.nulls(40_000)})))
+    assert made == [16_384, 16_384, 7_232]

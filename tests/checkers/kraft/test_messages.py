@@ -506,3 +506,41 @@ def test_an_answer_of_unknown_shape_is_kept_as_it_is() -> None:
     for response in many + odd:
         capture.api(0, 1, 2, "Metadata", {}, response)
         assert capture.messages[-1].response is response
+
+
+# --- the bounds of a capture ------------------------------------------------------------------
+
+
+def test_half_a_million_messages_are_kept() -> None:
+    capture = Capture()
+    capture.request(0, 1, fetch(2, 1, 0, 0))
+    capture.messages *= 499_999
+    for _ in range(2):
+        capture.request(0, 1, fetch(2, 1, 0, 0))
+    assert (len(capture.messages), capture.dropped) == (500_000, 1)
+
+
+@pytest.mark.parametrize(("known", "shared"), [(19_999, False), (20_000, True)])
+def test_topics_are_shared_from_20000_messages_on(known: int, shared: bool) -> None:
+    capture = Capture()
+    capture.request(0, 1, fetch(2, 1, 0, 0))
+    capture.messages *= known
+    for _ in range(2):
+        capture.api(0, 1, 2, "Metadata", {}, {"topics": [{"name": "a"}]})
+    one, other = (message.response["topics"][0] for message in capture.messages[-2:])
+    assert (one is other) is shared
+    assert one == other
+
+
+@pytest.mark.parametrize(("later", "shared"), [(63, True), (64, False)])
+def test_64_answers_on_the_way_share_what_is_left_of_them(later: int, shared: bool) -> None:
+    """An answer is captured where it is sent, and where it arrives."""
+    capture = Capture()
+    records = encode_batch(0, 1, 0, [(None, b"a")], control=False)
+    answers = [FetchResponse(0, 0, 1, 1, 1, 0, -1, -1, -1, -1, records) for _ in range(65)]
+    for answer in answers[: later + 1]:
+        capture.exchange(0, 2, 1, fetch(2, 1, 0, 0), answer, 0)
+    capture.answer(0, 2, 1, answers[0])
+    first, again = capture.messages[0], capture.messages[-1]
+    assert (again.response is first.response) is shared
+    assert again.response == first.response

@@ -1,0 +1,195 @@
+"""The time limits of the simulator's rules, each judged right below it and right above it.
+
+Halved or doubled, a limit makes one of these tests fail (``bench/checker_mutants.py``).
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kraftwreck.nodes.consensus.effects import Reply, ResponseReceived, Send
+from kraftwreck.nodes.consensus.kraft.messages import (
+    BeginQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from kraftwreck.simulation.host import ClientCall
+from kraftwreck.simulation.network import Rpc
+from kraftwreck.systems.kraft.simulated import run as simulated_run
+from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
+from kraftwreck.systems.kraft.simulated.service_watch import BROKERS
+from tests.simulation.watched import Watched
+
+SECOND = 1_000_000
+
+
+@pytest.fixture
+def run() -> Watched:
+    return Watched()
+
+
+def fetch(follower: int, epoch: int = 1) -> FetchRequest:
+    return FetchRequest(None, follower, bytes([follower]) * 16, 500, 1 << 20, epoch, 5, 1, -1)
+
+
+def at(run: Watched, second: float) -> None:
+    run.world.run(round(second * SECOND))
+
+
+# --- I17, I18 ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("second", "right"), [(3.3, True), (3.5, False)])
+def test_i18_gives_a_leader_400_ms(run: Watched, second: float, right: bool) -> None:
+    """In addition to 1.5 fetch timeouts of 2 s."""
+    run.voters(1, "123")
+    run.trace(1, "state", "leader")
+    at(run, second)
+    run.trace(1, "api", "leader")
+    assert run.found == ([] if right else ["I18"])
+
+
+@pytest.mark.parametrize(("paused_for", "right"), [(0.3, True), (0.5, False)])
+def test_i18_gives_a_resumed_leader_400_ms(run: Watched, paused_for: float, right: bool) -> None:
+    run.voters(1, "123")
+    run.trace(1, "state", "leader")
+    at(run, 9)
+    run.host(1).resumed_at = round((9 - paused_for) * SECOND)
+    run.trace(1, "api", "leader")
+    assert run.found == ([] if right else ["I18"])
+
+
+@pytest.mark.parametrize(("resumed_for", "judged"), [(0.3, False), (0.5, True)])
+def test_i17_leaves_out_the_backlog_of_400_ms(
+    run: Watched, resumed_for: float, judged: bool
+) -> None:
+    host = run.host(2)
+    for sent in run.world.wires.on_send:
+        sent(host, Send(1, 0, fetch(2)))
+    run.trace(2, "state")
+    at(run, 5)
+    host.resumed_at = round((5 - resumed_for) * SECOND)
+    answer = FetchResponse(0, 0, 1, 1, -1, 0, -1, -1, -1, -1, b"")
+    for _ in range(2):
+        for told in run.world.on_response:
+            told(host, ResponseReceived(1, 1, answer))
+    request = VoteRequest(None, 2, 1, 3, bytes(16), bytes(16), 9, 9, True)
+    for replied in run.world.wires.on_reply:
+        reply = Reply(1, VoteResponse(0, 0, -1, 1, True))
+        replied(host, Rpc(3, 1, 2, 1, 2, 1, request, 0), reply)
+    assert run.found == (["I17"] if judged else [])
+
+
+# --- F2 ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("second", "right"), [(4.9, True), (5.1, False)])
+def test_f2_gives_a_controller_five_seconds(run: Watched, second: float, right: bool) -> None:
+    request = BeginQuorumEpochRequest(None, 1, bytes(16), 2, 1)
+    run.host(1).tokens[1] = Rpc(2, 1, 1, 1, 1, 1, request, sent=0, arrived=0)
+    at(run, second)
+    run.watch.answers.finish()
+    assert run.found == ([] if right else ["F2"])
+
+
+@pytest.mark.parametrize(("second", "right"), [(34.9, True), (35.1, False)])
+def test_f2_gives_a_broker_half_a_minute_more(run: Watched, second: float, right: bool) -> None:
+    host = run.host(1)
+    host.listener = BROKERS
+    message = ApiMessage("CreateTopics", 7, {})
+    host.tokens[1] = ClientCall(0, 1, 1, 1, message, BROKERS, sent=0)
+    at(run, second)
+    run.watch.answers.finish()
+    assert run.found == ([] if right else ["F2"])
+
+
+# --- F5 ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("second", "right"), [(3.9, True), (4.1, False)])
+def test_f5_lets_a_follower_ask_its_leader_in_vain_for_three_seconds(
+    run: Watched, second: float, right: bool
+) -> None:
+    """And one more for its steps. At least four requests fail in that time."""
+    run.trace(2, "state", detail={"from": "unattached"})
+    for number, each in enumerate((0.0, 1.0, 2.0, 3.0, second)):
+        at(run, each)
+        for sent in run.world.wires.on_send:
+            sent(run.host(2), Send(1, number, fetch(2)))
+        for told in run.world.on_response:
+            told(run.host(2), ResponseReceived(1, number, None))
+    assert run.found == ([] if right else ["F5"])
+
+
+# --- the end of a run -------------------------------------------------------------------------
+
+
+class Ends:
+    """A world in which nothing happens but time."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.hosts: list[Any] = []
+
+    def run(self, until: int, stop: Any = None) -> None:
+        self.now = until
+
+
+def ended(monkeypatch: pytest.MonkeyPatch, *, recovers: bool, open: int, missing: bool) -> Any:
+    """Return when (s) each rule was broken after a heal that leaves ``open`` voter changes."""
+    world, broken = Ends(), dict[str, float]()
+    service = SimpleNamespace(
+        missing=lambda: missing, judge=lambda _: broken.setdefault("F3", world.now / SECOND)
+    )
+    failures = SimpleNamespace(add=lambda rule, now, *_: broken.setdefault(rule, now / SECOND))
+    quorum = SimpleNamespace(high_watermark=0)
+    watch = SimpleNamespace(quorum=quorum, failures=failures, service=service)
+    driver = SimpleNamespace(idle=True, abandon=lambda: None, run_final=lambda _: None)
+    faults = SimpleNamespace(admin=SimpleNamespace(open=open))
+    monkeypatch.setattr(simulated_run, "_recovered", lambda *_: recovers)
+    monkeypatch.setattr(simulated_run, "CLIENT_WAIT", 0)
+    monkeypatch.setattr(simulated_run, "FINAL_LIMIT", 0)
+    simulated_run._wind_down(*cast(Any, (world, watch, faults, driver, [])))
+    return broken
+
+
+@pytest.mark.interpreted
+def test_a_cluster_elects_within_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ended(monkeypatch, recovers=False, open=0, missing=False) == {"L1": 30}
+
+
+@pytest.mark.interpreted
+def test_voter_changes_end_within_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = ended(monkeypatch, recovers=True, open=1, missing=False)
+    assert broken == {"L6": 60.25}, "the cluster recovered after a quarter of a second"
+
+
+@pytest.mark.interpreted
+def test_brokers_serve_within_three_quarters_of_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = ended(monkeypatch, recovers=True, open=0, missing=True)
+    assert broken == {"F3": 45.5}
+
+
+@pytest.mark.interpreted
+def test_nodes_that_make_progress_catch_up_within_five_minutes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their logs grow all the time, but never suffice."""
+
+    class Grows(Ends):
+        def run(self, until: int, stop: Any = None) -> None:
+            super().run(until)
+            event = SimpleNamespace(leo=until, hw=until, state="follower", epoch=1)
+            self.hosts = [SimpleNamespace(node=object(), last_trace=event, name="n1")]
+
+    world, broken = Grows(), list[float]()
+    failures = SimpleNamespace(add=lambda rule, now, *_: broken.append(now / SECOND))
+    watch = SimpleNamespace(quorum=SimpleNamespace(high_watermark=1 << 62), failures=failures)
+    monkeypatch.setattr(simulated_run, "_recovered", lambda *_: False)
+    simulated_run._recover(*cast(Any, (world, watch)))
+    assert broken == [300]
