@@ -1,6 +1,7 @@
 """Mutation of the constants and comparisons in ``checkers/``: which of them no test pins.
 
     python -m bench.checker_mutants [--only PREFIX] [--kind KIND] [--survivors] [--limit SECONDS]
+                                    [--near] [--jobs NUMBER]
 
 Three kinds of places are mutated, one at a time, in the syntax tree of one module:
 
@@ -9,10 +10,10 @@ Three kinds of places are mutated, one at a time, in the syntax tree of one modu
 * ``bound``: a number in a comparison, a sum or a call of min or max is halved and doubled;
 * ``comparison``: ``<`` becomes ``<=``, ``>`` becomes ``>=``, and back.
 
-Each mutant runs in a process forked from this one, against the tests of checkers, and of the rules
-of the simulator, that import its module, directly or not. A failing test kills it. Results are
-collected in ``build/checker-mutants.json``; the page ``bench/results/checker-mutants.md`` is made
-from them.
+Each mutant runs in a process forked from this one. Its tests are those of checkers and of the
+simulator's rules that import its module. Those of limits and those that name the module come first;
+``--near`` leaves out the others. A failing test kills the mutant. Results are collected in
+``build/checker-mutants.json``; the page ``bench/results/checker-mutants.md`` is made from them.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -217,7 +219,8 @@ def mutate(source: str, mutant: Mutant) -> ast.Module:
 # --- tests ---------------------------------------------------------------------------------------
 
 
-def imports_of(path: Path) -> set[str]:
+@cache
+def imports_of(path: Path) -> frozenset[str]:
     """Return the names of project modules that a file may import, anywhere in it."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -225,7 +228,7 @@ def imports_of(path: Path) -> set[str]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return {name for name in names if module_file(name)}
+    return frozenset(name for name in names if module_file(name))
 
 
 def module_file(name: str) -> Path | None:
@@ -238,9 +241,13 @@ def module_file(name: str) -> Path | None:
     return found[0] if found else None
 
 
-def tests_of() -> dict[str, list[str]]:
+Files = tuple[list[str], list[str]]
+"""Tests of limits and those that name a module; the others that reach it."""
+
+
+def tests_of() -> dict[str, Files]:
     """Return the test files for each checker module, in the order in which they run."""
-    closures: dict[Path, tuple[set[str], set[str]]] = {}
+    closures: dict[Path, tuple[frozenset[str], set[str]]] = {}
     of_rules = [(ROOT / "tests/checkers").rglob("test_*.py"), (ROOT / "tests/simulation").glob("*")]
     for test in sorted(test for tests in of_rules for test in tests if test.suffix == ".py"):
         direct = imports_of(test)
@@ -254,13 +261,15 @@ def tests_of() -> dict[str, list[str]]:
             todo += more
         if test.name not in ("test_checker_mutants.py", "test_check_command.py"):
             closures[test] = (direct, reached)
-    tests: dict[str, list[str]] = {}
+    tests: dict[str, Files] = {}
     for name in sorted({name for _, reached in closures.values() for name in reached}):
-        users = [t for t, (_, reached) in closures.items() if name in reached]
-        users.sort(
-            key=lambda t: (t.stem not in LIMITS, name not in closures[t][0], t.stat().st_size)
-        )
-        tests[name] = [str(test.relative_to(ROOT)) for test in users]
+        near: list[str] = []
+        far: list[str] = []
+        tests[name] = near, far
+        for test, (direct, reached) in sorted(closures.items(), key=lambda c: c[0].stat().st_size):
+            if name in reached:
+                kept = near if test.stem in LIMITS or name in direct else far
+                kept.append(str(test.relative_to(ROOT)))
     return tests
 
 
@@ -288,17 +297,17 @@ class Mutated(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self.tree, str(self.path), "exec"), module.__dict__)  # noqa: S102
 
 
-def is_killed(mutant: Mutant | None, tests: Sequence[str]) -> bool:
-    """Return whether a test fails, in a forked process, with ``mutant`` (None: unchanged)."""
+def start(mutant: Mutant | None, tests: Sequence[Sequence[str]]) -> int:
+    """Run ``tests`` with ``mutant`` (None: unchanged) in a forked process, and return its id."""
     child = os.fork()
     if child == 0:
         # A busy machine makes tests slow, but no mutant endless.
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS_EACH, SECONDS_EACH))
         _test(mutant, tests)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+    return child
 
 
-def _test(mutant: Mutant | None, tests: Sequence[str]) -> None:
+def _test(mutant: Mutant | None, tests: Sequence[Sequence[str]]) -> None:
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.dup2(silent, 2)
@@ -308,9 +317,27 @@ def _test(mutant: Mutant | None, tests: Sequence[str]) -> None:
         sys.meta_path.insert(0, Mutated(name, path, mutate(path.read_text(), mutant)))
     code = 1
     try:
-        code = int(pytest.main([*PYTEST, *tests]))
+        code = next((bad for files in tests if files and (bad := _failed(files))), 0)
     finally:
         os._exit(code)
+
+
+def _failed(files: Sequence[str]) -> int:
+    return int(pytest.main([*PYTEST, *files]))
+
+
+def ended(child: int = -1) -> tuple[int, bool]:
+    """Wait for a forked process, -1 for any; return its id, and whether a test failed."""
+    child, status = os.waitpid(child, 0)
+    return child, os.waitstatus_to_exitcode(status) != 0
+
+
+def prove_sound(files: Sequence[str]) -> None:
+    """Raise SystemExit if tests fail twice without any change."""
+    for _ in range(2):
+        if not ended(start(None, [files]))[1]:
+            return
+    raise SystemExit(f"these tests fail without any change: {' '.join(files)}")
 
 
 def module_name(path: str) -> str:
@@ -351,6 +378,49 @@ def page(record: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def chosen_of(
+    options: argparse.Namespace, record: dict[str, dict[str, Any]]
+) -> Iterator[tuple[Mutant, Sequence[Sequence[str]]]]:
+    """Yield the mutants to run, with their tests, until the time is over.
+
+    Tests are first run without any change. Mutants without tests survive.
+    """
+    tests = tests_of()
+    chosen = tuple(f"checkers/{each}" for each in options.only or ("",))
+    end = time.monotonic() + options.limit
+    sound: set[str] = set()
+    for path in sorted((ROOT / "checkers").rglob("*.py")):
+        name = str(path.relative_to(ROOT))
+        if not name.startswith(chosen):
+            continue
+        near, far = tests.get(module_name(name), ([], []))
+        files = [near] if options.near else [near, far]
+        for mutant in mutants_of(path):
+            known = record.get(mutant.key)
+            if mutant.kind not in (options.kind or KINDS):
+                continue
+            if options.survivors and (known is None or known["killed"]):
+                continue
+            if time.monotonic() > end:
+                print("the time is over", flush=True)
+                return
+            if new := [file for each in files for file in each if file not in sound]:
+                sound.update(new)
+                prove_sound(new)
+            yield mutant, files
+
+
+def note(running: dict[int, Mutant], record: dict[str, dict[str, Any]]) -> None:
+    """Wait for the end of a mutant's tests, and record whether it was killed."""
+    child, killed = ended()
+    mutant = running.pop(child)
+    record[mutant.key] = {"killed": killed}
+    print(f"{'killed  ' if killed else 'SURVIVED'} {mutant.path}:{mutant.line} {mutant.key}")
+    sys.stdout.flush()
+    RECORD.parent.mkdir(exist_ok=True)
+    RECORD.write_text(json.dumps(record, indent=1))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Mutate, test, record and write the page."""
     parser = argparse.ArgumentParser(
@@ -360,45 +430,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--kind", action="append", choices=KINDS)
     parser.add_argument("--survivors", action="store_true", help="only what survived before")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds in all")
+    parser.add_argument("--near", action="store_true", help="only tests that name the module")
+    parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args(arguments)
     for name in HEAVY:
         importlib.import_module(name)
     if any(name.startswith("kraftwreck.checkers") for name in sys.modules):
         raise SystemExit("checkers were imported before the fork: their mutants would not run")
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    tests = tests_of()
-    chosen = tuple(f"checkers/{each}" for each in options.only or ("",))
-    end = time.monotonic() + options.limit
-    current: set[str] = set()
-    sound: set[str] = set()
-    for path in sorted((ROOT / "checkers").rglob("*.py")):
-        name = str(path.relative_to(ROOT))
-        found = mutants_of(path)
-        current |= {mutant.key for mutant in found}
-        if not name.startswith(chosen):
-            continue
-        for mutant in found:
-            known = record.get(mutant.key)
-            if mutant.kind not in (options.kind or KINDS):
-                continue
-            if options.survivors and (known is None or known["killed"]):
-                continue
-            if time.monotonic() > end:
-                print("the time is over", flush=True)
-                break
-            files = tests.get(module_name(name), [])
-            if new := [file for file in files if file not in sound]:
-                sound.update(new)
-                if is_killed(None, new) and is_killed(None, new):
-                    raise SystemExit(f"these tests fail without any change: {' '.join(new)}")
-            killed = bool(files) and is_killed(mutant, files)
-            record[mutant.key] = {"killed": killed}
-            print(
-                f"{'killed  ' if killed else 'SURVIVED'} {name}:{mutant.line} {mutant.key}",
-                flush=True,
-            )
-            RECORD.parent.mkdir(exist_ok=True)
-            RECORD.write_text(json.dumps(record, indent=1))
+    current = {m.key for path in (ROOT / "checkers").rglob("*.py") for m in mutants_of(path)}
+    running: dict[int, Mutant] = {}
+    for mutant, files in chosen_of(options, record):
+        if len(running) == options.jobs:
+            note(running, record)
+        running[start(mutant, files)] = mutant
+    while running:
+        note(running, record)
     record = {key: result for key, result in record.items() if key in current}
     PAGE.write_text(page(record))
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from kraftwreck.checkers.kraft.controller_model.config_values import altered
 from kraftwreck.checkers.kraft.controller_model.exchanges import Exchange
-from kraftwreck.checkers.kraft.controller_model.metadata_model import Broker, Partition
+from kraftwreck.checkers.kraft.controller_model.metadata_model import TOPIC, Broker, Partition
 from kraftwreck.checkers.kraft.controller_model.placement import fault
-from kraftwreck.checkers.kraft.controller_model.state import TOPIC, State, StateHistory, Versions
+from kraftwreck.checkers.kraft.controller_model.state import State, StateHistory, Versions
 from kraftwreck.nodes.protocol import errors
 
 Body = dict[str, Any]

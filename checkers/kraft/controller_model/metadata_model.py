@@ -16,8 +16,10 @@ Fields = dict[str, Any]
 PartitionKey = tuple[bytes, int]
 
 NO_LEADER: Final = -1
-_SAME_LEADER: Final = -2
-TOPIC_RESOURCE: Final = 2
+SAME_LEADER: Final = -2
+TOPIC: Final = 2
+BROKER: Final = 4
+"""The kinds of resources that have configs."""
 
 
 class ModelError(Exception):
@@ -137,7 +139,7 @@ class MetadataModel:
     def config(self, topic_id: bytes, name: str) -> str | None:
         """Return a topic's setting: its own, else the brokers' default; None if neither is set."""
         topic = self.names.get(topic_id, "")
-        own = self.configs.get((TOPIC_RESOURCE, topic, name))
+        own = self.configs.get((TOPIC, topic, name))
         return own if own is not None else self.configs.get((4, "", name))
 
     def put(self, section: str, key: Any, value: Any) -> Change | None:
@@ -186,7 +188,7 @@ def _remove_topic(model: MetadataModel, fields: Fields) -> Change:
     number = 0
     while model.partitions.pop((topic_id, number), None) is not None:
         number += 1
-    for key in [key for key in model.configs if key[:2] == (TOPIC_RESOURCE, name)]:
+    for key in [key for key in model.configs if key[:2] == (TOPIC, name)]:
         del model.configs[key]
     return Change("topic", name, topic_id, None)
 
@@ -222,7 +224,7 @@ def _change(model: MetadataModel, fields: Fields) -> Change:
         value = fields.get(name)
         return before if value is None else tuple(value)
 
-    leader = fields.get("leader", _SAME_LEADER)
+    leader = fields.get("leader", SAME_LEADER)
     recovery = fields.get("leader_recovery_state", -1)
     directories = fields.get("directories")
     new = model.partitions[key] = Partition(
@@ -230,8 +232,8 @@ def _change(model: MetadataModel, fields: Fields) -> Change:
         after("isr", old.isr),
         after("removing_replicas", old.removing),
         after("adding_replicas", old.adding),
-        old.leader if leader == _SAME_LEADER else leader,
-        old.leader_epoch + (leader != _SAME_LEADER),
+        old.leader if leader == SAME_LEADER else leader,
+        old.leader_epoch + (leader != SAME_LEADER),
         old.partition_epoch + 1,
         old.recovery if recovery == -1 else recovery,
         old.directories if directories is None else _told(_uuids(directories)),

@@ -10,9 +10,14 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from kraftwreck.checkers.kraft.controller_model.config_values import RULES
-from kraftwreck.checkers.kraft.controller_model.metadata_model import Broker, Partition
+from kraftwreck.checkers.kraft.controller_model.metadata_model import (
+    BROKER,
+    TOPIC,
+    Broker,
+    Partition,
+)
 from kraftwreck.checkers.kraft.controller_model.refusals import LOST, NO_ID, is_legal_name, resource
-from kraftwreck.checkers.kraft.controller_model.state import BROKER, TOPIC, State
+from kraftwreck.checkers.kraft.controller_model.state import State
 from kraftwreck.nodes.protocol import errors
 
 Body = dict[str, Any]

@@ -15,8 +15,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from kraftwreck.checkers.kraft.controller_model.config_values import altered, is_legal
-from kraftwreck.checkers.kraft.controller_model.metadata_model import NO_LEADER, Partition
-from kraftwreck.checkers.kraft.controller_model.state import BROKER, TOPIC, State
+from kraftwreck.checkers.kraft.controller_model.metadata_model import (
+    BROKER,
+    NO_LEADER,
+    TOPIC,
+    Partition,
+)
+from kraftwreck.checkers.kraft.controller_model.state import State
 from kraftwreck.nodes.protocol import errors
 
 Body = dict[str, Any]

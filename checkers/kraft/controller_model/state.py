@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 from kraftwreck.checkers.kraft.controller_model.metadata_model import (
+    BROKER,
+    TOPIC,
     Broker,
     MetadataModel,
     Partition,
@@ -19,8 +21,6 @@ from kraftwreck.checkers.kraft.controller_model.metadata_model import (
 from kraftwreck.checkers.kraft.controller_model.replay import Step
 
 T = TypeVar("T")
-TOPIC: Final = 2
-BROKER: Final = 4
 _FOREVER: Final = 1 << 62
 NEXT_PRODUCER_ID: Final = "next producer id"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraftwreck.checkers.kraft.controller_model.metadata_model import (
     NO_LEADER,
-    TOPIC_RESOURCE,
+    TOPIC,
     MetadataModel,
     Partition,
 )
@@ -71,7 +71,7 @@ class EligibleRules:
             self._registered.add(change.key)
         elif change.section == "config" and change.key[2] == MIN_INSYNC:
             kind, name, _ = change.key
-            self._changed[name if kind == TOPIC_RESOURCE else EVERYWHERE] = step.offset
+            self._changed[name if kind == TOPIC else EVERYWHERE] = step.offset
 
     def _partition(
         self, step: Step, topic_id: bytes, number: int, old: Partition | None, new: Partition

@@ -10,6 +10,7 @@ from kraftwreck.checkers.kraft.epochs import seats
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import CAPTURED_NS, CHECK_QUORUM, RESIGNATION, STEP_NS
+from kraftwreck.checkers.kraft.quorum_model.fetching import Majority
 from kraftwreck.checkers.kraft.quorum_model.log_chain import Election
 from kraftwreck.checkers.kraft.rule import judges, rule
 from kraftwreck.histories.message import Message
@@ -86,25 +87,19 @@ def _reign(
     else:
         expired = _expiry_with_slack(evidence, node)
     report.held("I18")
-    # The leader counts in rounds, and leaves out fetches that diverge. Which fetches end a round
-    # is not specified; that a majority fetches within one timeout is.
-    needed = len(voters) // 2
-    since, fetched = begun, dict[int, int]()
+    majority = Majority(epoch, begun)
     for message in sorted(heard.get((leader, epoch), ()), key=lambda message: message.time):
         now = message.time
         if now < begun:
             continue  # A node that knows no leader fetches from any node, even from candidates.
-        if now > last or expired(since, now):
+        if now > last or expired(majority.since, now):
             break
         if message.asker in voters and message.asker != leader:
-            fetched[message.asker] = now
-            if len(fetched) >= needed and not expired(sorted(fetched.values())[-needed], now):
-                since = now
-    if expired(since, last):
+            majority.fetched(message.asker, now, len(voters) // 2, expired)
+    if expired(majority.since, last):
         report.broken(
             "I18",
-            f"{node} still leads epoch {epoch} {(last - since) / 1e9:.1f} s after a majority of "
-            f"{sorted(voters)} had fetched from it for the last time.",
+            majority.is_lost(node, last, 1e9),
             [election.event, last_event],
             limit=None if evidence.own_inputs else CHECK_QUORUM,
         )

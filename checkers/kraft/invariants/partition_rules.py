@@ -6,10 +6,12 @@ from __future__ import annotations
 from kraftwreck.checkers.kraft.controller_model.config_values import is_true
 from kraftwreck.checkers.kraft.controller_model.metadata_model import (
     NO_LEADER,
+    SAME_LEADER,
     MetadataModel,
     Partition,
     PartitionKey,
 )
+from kraftwreck.checkers.kraft.controller_model.refusals import UNCLEAN
 from kraftwreck.checkers.kraft.controller_model.replay import Step
 from kraftwreck.checkers.kraft.invariants.asked_reassignments import AskedReassignments
 from kraftwreck.checkers.kraft.invariants.broker_rules import LARGEST_BATCH
@@ -18,9 +20,6 @@ from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.nodes.log.uuids import LOST
 
-SAME_LEADER = -2
-UNCLEAN = 1
-"""The kind of an election that may lose records (ElectLeaders)."""
 SHRINK_KEEPS_EPOCH = 12
 """From this metadata.version (3.6-IV0) on a smaller ISR does not bump the leader epoch."""
 

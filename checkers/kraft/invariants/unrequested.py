@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from kraftwreck.checkers.kraft.controller_model.config_values import SET, altered
 from kraftwreck.checkers.kraft.controller_model.exchanges import Commits
-from kraftwreck.checkers.kraft.controller_model.state import BROKER, TOPIC, StateHistory
+from kraftwreck.checkers.kraft.controller_model.metadata_model import BROKER, TOPIC
+from kraftwreck.checkers.kraft.controller_model.state import StateHistory
 from kraftwreck.checkers.kraft.invariants.answers import UNTOLD
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.eligible_rules import MIN_INSYNC

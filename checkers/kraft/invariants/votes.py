@@ -7,6 +7,7 @@ from kraftwreck.checkers.kraft.deposed import timeout_ns
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import BACKLOG_NS, MS, REQUEST_TIMEOUT_MS, STICKINESS
+from kraftwreck.checkers.kraft.quorum_model.fetching import Answers
 from kraftwreck.checkers.kraft.rule import judges, rule
 
 
@@ -70,7 +71,7 @@ def _stickiness(evidence: Evidence, report: Report) -> None:
     """I17: a follower that has recently fetched from its leader grants no pre-vote of that epoch.
 
     An answer within the first request timeout may belong to a request of an earlier state, so it
-    does not count. An observer stays a follower after its fetch timeout.
+    does not count.
     """
     if not evidence.captured:
         report.unseen("I17", NO_MESSAGES)
@@ -98,21 +99,19 @@ def _stickiness(evidence: Evidence, report: Report) -> None:
         begun = evidence.after(event.node, begun, span)
         # The backlog of a paused process may have been dropped as too late.
         stopped = evidence.pauses.get(event.node, ())
-        known = [
-            time
-            for time in answers
-            if begun < time < at
-            and not any(begin <= time < end + BACKLOG_NS for begin, end in stopped)
-        ]
-        count = len(known)
+        heard = Answers()
+        for time in answers:
+            held_up = any(begin <= time < end + BACKLOG_NS for begin, end in stopped)
+            if begun < time < at and not held_up:
+                heard.took(time)
         report.held("I17")
         limit = timeout_ns(evidence.settings_of(own)) * 2 // 3  # timeout_ns is 1.5 fetch timeouts.
-        if count >= 2 and evidence.after(event.node, max(known), limit) > at:
+        if heard.bind and evidence.after(event.node, heard.last, limit) > at:
+            leader = evidence.name(event.leader)
+            candidate = evidence.name(event.detail["candidate"])
             report.broken(
                 "I17",
-                f"{event.node} follows {evidence.name(event.leader)} in epoch {event.epoch}, has "
-                f"fetched from it {count} times, and yet granted a pre-vote to "
-                f"{evidence.name(event.detail['candidate'])}.",
+                Answers.is_disloyal(event.node, leader, event.epoch, candidate),
                 [event],
                 limit=STICKINESS,
             )

@@ -8,12 +8,12 @@ invariants (I1 election safety, I2 one vote, …, see docs/simulator.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kraftwreck.checkers.kraft.limits import RESIGNED_US
 from kraftwreck.checkers.kraft.quorum_model.election_rules import vote_is_saved
+from kraftwreck.checkers.kraft.quorum_model.fetching import Answers, Majority
 from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.trace import TraceEvent
@@ -44,20 +44,6 @@ from kraftwreck.systems.kraft.simulated.service_watch import ServiceWatch
 from kraftwreck.systems.kraft.simulated.snapshot_watch import SnapshotWatch
 from kraftwreck.systems.kraft.simulated.storm_watch import StormWatch
 from kraftwreck.systems.kraft.simulated.voter_watch import VoterWatch
-
-
-@dataclass(slots=True)
-class _Quorum:
-    """The last fetch of each voter from the leader of ``epoch``.
-
-    ``since`` is the last time at which a majority had fetched within the time that a leader waits
-    for them. The leader may count from another time: whether a fetch that diverges counts is not
-    specified, and shifts its later counts.
-    """
-
-    epoch: int
-    since: int
-    heard: dict[int, int] = field(default_factory=dict)
 
 
 class Invariants:
@@ -93,12 +79,12 @@ class Invariants:
         self._world = world
         self._check_quorum = fetch_timeout_ms * 1500
         self._granted: dict[tuple[int, bytes, int], tuple[int, bytes]] = {}
-        self._fetches: dict[int, int] = {}
-        self._fetched: dict[int, int] = {}  # The last time, by the node's own clock.
+        self._answers: dict[int, Answers] = {}
+        """The leader's answers to each follower, by its own clock."""
         self._asked: dict[int, int] = {}
         self._older: dict[int, int] = {}
         """The last request that each process has sent, and its last one of an earlier state."""
-        self._quorums: dict[int, _Quorum] = {}
+        self._quorums: dict[int, Majority] = {}
         world.on_trace.append(self._on_trace)
         world.on_request.append(self._on_request)
         world.on_response.append(self._on_response)
@@ -135,7 +121,7 @@ class Invariants:
         kind = event.kind
         self.quorum.take(event)
         if kind in ("state", "start"):
-            self._fetches[host.id] = 0
+            self._answers[host.id] = Answers()
             if kind == "start":
                 self._asked.pop(host.id, None)
                 self.snapshots.restarted(host)
@@ -151,7 +137,7 @@ class Invariants:
         """I18: a leader that no majority fetches from resigns."""
         quorum = self._quorums.get(host.id)
         if quorum is None or quorum.epoch != event.epoch:
-            quorum = self._quorums[host.id] = _Quorum(event.epoch, self._world.now)
+            quorum = self._quorums[host.id] = Majority(event.epoch, self._world.now)
         now, settled = self._world.now, quorum.since + RESIGNED_US
         if (
             now - settled > 0
@@ -159,12 +145,7 @@ class Invariants:
             and self._world.now - host.resumed_at > RESIGNED_US
             and len(self.voters.of(event.node)) > 1
         ):
-            self._fail(
-                "I18",
-                f"{event.node} still led epoch {event.epoch} although no majority had fetched"
-                f" from it for {(now - quorum.since) / 1e6:.1f} s",
-                event,
-            )
+            self._fail("I18", quorum.is_lost(event.node, now, 1e6), event)
 
     # --- messages ---------------------------------------------------------------------
 
@@ -191,23 +172,17 @@ class Invariants:
         if quorum.epoch == message.current_leader_epoch:
             if not self.voters.counts(host.name, asking, message.directory):
                 return
-            now = self._world.now
-            quorum.heard[asking] = now
             voters = self.voters.of(host.name)
             # Its own vote counts if it is a voter: it may be about to leave.
             needed = len(voters) // 2 + (host.id not in voters)
-            if len(quorum.heard) >= needed and self._recent(host, quorum) >= needed:
-                quorum.since = now
+            quorum.fetched(asking, self._world.now, needed, self._expired(host))
 
-    def _recent(self, host: Host, quorum: _Quorum) -> int:
-        """Return how many voters have fetched within the time a leader waits for a majority. A
-        paused process does not notice how long ago that was, so pauses do not count."""
-        now, elapsed = self._world.now, host.clock.elapsed
-        if elapsed(host.resumed_at, now) <= self._check_quorum + RESIGNED_US:
-            return len(quorum.heard)
-        return sum(
-            elapsed(at, now) <= self._check_quorum + RESIGNED_US for at in quorum.heard.values()
-        )
+    def _expired(self, host: Host) -> Callable[[int, int], bool]:
+        """Return whether a leader's time-out of an earlier time has run out. A paused process does
+        not notice how long ago that was, so pauses do not count."""
+        elapsed, resumed = host.clock.elapsed, host.resumed_at
+        limit = self._check_quorum + RESIGNED_US
+        return lambda since, now: elapsed(max(since, resumed), now) > limit
 
     def _on_send(self, host: Host, effect: Send) -> None:
         self._asked[host.id] = effect.correlation
@@ -221,31 +196,25 @@ class Invariants:
             and last.state == "follower"
             and (last.epoch, last.leader) == (answer.leader_epoch, event.source)
             and event.correlation > self._older.get(host.id, -1)
-        ):
-            self._fetches[host.id] = self._fetches.get(host.id, 0) + 1
             # The backlog of a paused process may be dropped as too late.
-            if host.clock.elapsed(host.resumed_at, self._world.now) > RESIGNED_US:
-                self._fetched[host.id] = host.clock.mono(self._world.now)
+            and host.clock.elapsed(host.resumed_at, self._world.now) > RESIGNED_US
+        ):
+            heard = self._answers.setdefault(host.id, Answers())
+            heard.took(host.clock.mono(self._world.now))
 
     def _check_pre_vote(self, host: Host, request: VoteRequest) -> None:
         """I17: a follower that has recently fetched from its leader grants no pre-vote.
 
-        Answers to requests of an earlier state do not count. One answer may have been dropped as
-        too late, two may not. An observer stays a follower after its fetch timeout, a voter does
-        not.
+        Answers to requests of an earlier state do not count.
         """
         last = host.last_trace
-        if last is None or last.state != "follower" or self._fetches[host.id] < 2:
+        if last is None or last.state != "follower":
             return
         limit = self._world.knobs.settings_of(host.id).get("fetch_timeout_ms", 2000) * 1000
-        since = self._fetched.get(host.id)
-        if since is not None and host.clock.mono(self._world.now) - since < limit:
-            self._fail(
-                "I17",
-                f"{host.name} follows {last.leader} in epoch {last.epoch}, has fetched from it, and"
-                f" yet granted {request.candidate_id} a pre-vote",
-                last,
-            )
+        heard = self._answers[host.id]
+        if heard.bind and host.clock.mono(self._world.now) - heard.last < limit:
+            told = Answers.is_disloyal(host.name, last.leader, last.epoch, request.candidate_id)
+            self._fail("I17", told, last)
 
     def _on_reply(self, host: Host, rpc: Rpc, effect: Any) -> None:
         request = rpc.message

@@ -13,12 +13,27 @@ import pytest
 
 from kraftwreck.checkers.kraft import recovery
 from kraftwreck.checkers.kraft.controller_model.config_values import is_legal
-from kraftwreck.checkers.kraft.controller_model.metadata_model import MetadataModel, Partition
-from kraftwreck.checkers.kraft.controller_model.refusals import is_legal_name, is_online
-from kraftwreck.checkers.kraft.controller_model.state import BROKER, TOPIC, State
+from kraftwreck.checkers.kraft.controller_model.metadata_model import (
+    BROKER,
+    NO_LEADER,
+    SAME_LEADER,
+    TOPIC,
+    MetadataModel,
+    Partition,
+)
+from kraftwreck.checkers.kraft.controller_model.refusals import (
+    PREFERRED,
+    UNCLEAN,
+    is_legal_name,
+    is_online,
+)
+from kraftwreck.checkers.kraft.controller_model.state import State
 from kraftwreck.checkers.kraft.invariants.broker_rules import BrokerRules
+from kraftwreck.checkers.kraft.invariants.eligible_rules import RECOVERING
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
+from kraftwreck.checkers.kraft.invariants.image_states import DIGITS
 from kraftwreck.checkers.kraft.invariants.leadership import _expiry_by_steps
+from kraftwreck.checkers.kraft.invariants.partition_rules import SHRINK_KEEPS_EPOCH
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.sessions import _heard
 from kraftwreck.checkers.kraft.invariants.standing import Standing
@@ -26,6 +41,7 @@ from kraftwreck.checkers.kraft.recorded.capture import Capture
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
 from kraftwreck.histories.message import Message
 from kraftwreck.nodes.consensus.kraft.messages import FetchRequest, FetchResponse
+from kraftwreck.nodes.metadata.image_digest import MODULUS
 from tests.checkers.breaks import broken, findings
 
 MakeRun = Callable[..., Any]
@@ -69,8 +85,15 @@ def test_numbers_are_bounded_by_their_types(kind: int, name: str, most: int) -> 
     assert is_legal(kind, name, str(most + 1)) is False
 
 
-def test_the_kinds_of_resources_are_those_of_the_protocol() -> None:
+def test_kinds_of_resources_and_leaders_are_those_of_the_protocol() -> None:
     assert (TOPIC, BROKER) == (2, 4)
+    assert (NO_LEADER, SAME_LEADER) == (-1, -2)
+    assert (PREFERRED, UNCLEAN, RECOVERING) == (0, 1, 1)
+    assert SHRINK_KEEPS_EPOCH == 12, "3.6-IV0"
+
+
+def test_a_digest_of_an_image_has_32_digits() -> None:
+    assert len(f"{MODULUS - 1:x}") == DIGITS == 32
 
 
 @pytest.mark.parametrize(("count", "right"), [(20_000, True), (20_001, False)])
