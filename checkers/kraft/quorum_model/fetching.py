@@ -60,12 +60,12 @@ class Answers:
     """
 
     count: int = 0
-    last: int = -1
+    last: int = 0
 
     def took(self, at: int) -> None:
-        """Take in an answer that the follower cannot have dropped."""
+        """Take in an answer, in order of time, that the follower cannot have dropped."""
         self.count += 1
-        self.last = max(self.last, at)
+        self.last = at
 
     @property
     def bind(self) -> bool:

@@ -310,6 +310,23 @@ def test_l9_judges_followers_by_eight_commits(
     assert found(make_run(None, quorum, simulated=True, knobs=SLOW), "L9") is judged
 
 
+@pytest.mark.parametrize(("calm_s", "judged"), [(1.8, False), (2.2, True)])
+def test_l9_judges_commits_after_two_calm_seconds(
+    quorum: Any, make_run: MakeRun, calm_s: float, judged: bool
+) -> None:
+    """Only the first of eight commits is near the election."""
+    quorum.one_epoch()
+    quorum.time += calm_s
+    for _ in range(8):
+        quorum.append("n1", 1)
+        quorum.copy("n1", "n2", "n3")
+        quorum.commit("n1")
+        quorum.time += 0.4
+        quorum.commit("n2", "n3")
+        quorum.time += 0.5
+    assert found(make_run(None, quorum, simulated=True, knobs=SLOW), "L9") is judged
+
+
 @pytest.mark.parametrize(("fetches", "judged"), [(2, False), (3, True)])
 def test_l9_judges_fetches_that_go_elsewhere_by_three(
     quorum: Any, capture: Capture, make_run: MakeRun, fetches: int, judged: bool
