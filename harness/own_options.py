@@ -29,10 +29,11 @@ class OwnOption:
     """One option of a system.
 
     - ``about``: its meaning, for ``--help``
-    - ``words``: the words that it takes; without ``most`` there must be some
+    - ``words``: the words that it takes; without ``most`` or ``file`` there must be some
     - ``most``: it takes whole numbers from 0 to this one, too
     - ``default``: its value if it is left out
     - ``flag``: on the command line it is given without a value, which stands for ``yes``
+    - ``file``: it takes the path of a file; without a default there is none
     """
 
     name: str
@@ -41,10 +42,13 @@ class OwnOption:
     words: tuple[str, ...] = ()
     most: int | None = None
     flag: bool = False
+    file: bool = False
 
     @property
     def expected(self) -> str:
         """The values that it takes, for people."""
+        if self.file:
+            return "the path of a file"
         if self.most is None:
             return f"one of {', '.join(map(repr, self.words))}"
         words = "".join(f", or {word}" for word in self.words)
@@ -53,13 +57,15 @@ class OwnOption:
     @property
     def metavar(self) -> str:
         """The values that it takes, for ``--help``."""
+        if self.file:
+            return "FILE"
         if self.most is None:
             return f"[{'|'.join(self.words)}]"
         return "|".join(("N", *self.words))
 
     def takes(self, value: str) -> bool:
         """Return whether ``value`` is one of its values."""
-        if value in self.words:
+        if value in self.words or self.file:
             return True
         number = self.most is not None and _NUMBER.fullmatch(value) is not None
         return number and int(value) <= int(self.most or 0)
@@ -68,7 +74,7 @@ class OwnOption:
         """Return ``value``. Raises :class:`OptionError`, one line, if it does not take it;
         ``given`` is how the user named the option."""
         if self.takes(value):
-            return str(int(value)) if value not in self.words else value
+            return value if self.file or value in self.words else str(int(value))
         shown = repr(value if len(value) <= 60 else f"{value[:60]}...")
         if self.most is None:
             raise OptionError(f"{given}: {shown} is not {self.expected}")

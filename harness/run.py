@@ -46,6 +46,7 @@ from kraftwreck.harness.system import (
     Housed,
     Inspected,
     Preparing,
+    Recording,
     Remarkable,
     System,
 )
@@ -416,8 +417,9 @@ class TestRun:
         return time.monotonic_ns() - self._start_ns
 
     def _describe(self) -> dict[str, Any]:
-        options = self._options
+        options, system = self._options, self._system
         return {
+            **(system.facts(options) if isinstance(system, Recording) else {}),
             **options.as_json(),
             "name": options.name,
             **self._layout.members(self._nodes),

@@ -145,6 +145,15 @@ class Deployed(Protocol):
 
 
 @runtime_checkable
+class Recording(Protocol):
+    """A :class:`System` with facts of its own about a run, for its checkers and its report."""
+
+    def facts(self, options: RunOptions) -> Mapping[str, Any]:
+        """Return further fields of ``test.json``."""
+        ...
+
+
+@runtime_checkable
 class Preparing(Protocol):
     """A system that can prepare a part of :meth:`System.deploy` while the hosts come up."""
 

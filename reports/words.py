@@ -192,10 +192,25 @@ def facts(test: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Time limit", _with_unit(test.get("time_limit_s"), "s")),
         ("Rate", _with_unit(test.get("rate"), "operations/s")),
         ("Clients", test.get("concurrency")),
+        ("Client", _client(test.get("client"))),
     ]
     if isinstance(versions, dict):
         rows.append(("Versions", ", ".join(f"{k} {v}" for k, v in versions.items())))
     return [(label, str(value)) for label, value in rows if value is not None]
+
+
+def _client(client: Any) -> str | None:
+    """Describe the clients of records and their configuration; None without a description."""
+    if not isinstance(client, dict):
+        return None
+    file, version = client.get("file"), client.get("version")
+    text = " ".join(filter(None, (client.get("name"), version, file and f"with {file}")))
+    for field in ("properties", "defaults", "topics"):
+        values = client.get(field)
+        if isinstance(values, dict) and values:
+            listed = ", ".join(f"{name}={value}" for name, value in values.items())
+            text += f"; {field}: {listed}"
+    return text
 
 
 def started(test: Mapping[str, Any]) -> str | None:

@@ -1,5 +1,8 @@
 """Sends and polls of records: Jepsen's model of a log, once its end has been read.
 
+A run whose clients had a configuration of the user's names it (``client`` in ``test.json``), and
+each anomaly names the properties that allow it.
+
 Without a completed final poll nothing is known of records that nobody has polled. The records of
 keys whose loss was legal (``lost_keys`` in the run's fault model) are not judged: an election was
 unclean, or all disks of an in-sync set lost their power.
@@ -7,7 +10,7 @@ unclean, or all disks of an in-sync set lost their power.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from typing import Any
 
 import msgspec
@@ -26,10 +29,24 @@ def check(run: RunData) -> CheckerResult:
         return CheckerResult(valid="unknown", error="no poll has read the log to its end")
     lost = frozenset(str(key) for key in run.test.get("fault_model", {}).get("lost_keys", ()))
     if not lost:
-        return modelled.parse(MODEL)(run)
+        return _explained(modelled.parse(MODEL)(run), run.test.get("client"))
     kept = RunData.from_memory([_without(op, lost) for op in run.ops], (), (), (), run.test)
     result = modelled.parse(MODEL)(kept)
     result.stats["lost_keys"] = sorted(lost)
+    return result
+
+
+def _explained(result: CheckerResult, client: Mapping[str, Any] | None) -> CheckerResult:
+    """Return ``result`` with the configuration of the run's clients, and for each anomaly the
+    properties that allow it: it stays a violation."""
+    if client is None:
+        return result
+    result.stats["client"] = {name: value for name, value in client.items() if name != "risks"}
+    risks, file = client.get("risks", {}), client.get("file")
+    for anomaly in result.anomalies:
+        if whys := risks.get(anomaly.type):
+            given = f" Properties: {file}." if file else ""
+            anomaly.explanation += f" The configuration allows it ({'; '.join(whys)}).{given}"
     return result
 
 

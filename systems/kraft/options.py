@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
 
 from kraftwreck.harness.layout import Layout
 from kraftwreck.harness.options import MOST_NODES, OptionError, RunOptions
 from kraftwreck.harness.own_options import NO, YES, OwnOption, OwnOptions, values
+from kraftwreck.systems.kraft.properties import MIN_INSYNC, UNCLEAN
 
 CONTROLLER: Final = "controller"
 BROKER: Final = "broker"
@@ -19,6 +21,8 @@ MIXED: Final = "mixed"
 BY_SEED: Final = "seed"
 PRODUCE: Final = "produce"
 """The workload of records, which needs brokers that store them."""
+OWN_CLIENT: Final = "own"
+LIBRDKAFKA: Final = "librdkafka"
 MOST_BROKERS: Final = 3
 """The most brokers that the seed of a simulated run chooses."""
 
@@ -44,6 +48,31 @@ _RUN = (
         about="Whether voters can be changed; -n membership needs dynamic.",
         default=DYNAMIC,
         words=(STATIC, DYNAMIC),
+    ),
+    OwnOption(
+        name="client",
+        about="Client of -w produce on hosts.",
+        default=OWN_CLIENT,
+        words=(OWN_CLIENT, LIBRDKAFKA),
+    ),
+    OwnOption(
+        name="properties",
+        about="Properties of its producers, as NAME=VALUE lines; --client librdkafka needs none.",
+        default="",
+        file=True,
+    ),
+    OwnOption(
+        name="min-insync",
+        about="min.insync.replicas of its topics on hosts; seed: 2, or 1 in one of four runs.",
+        default=BY_SEED,
+        words=(BY_SEED, "1", "2", "3"),
+    ),
+    OwnOption(
+        name="unclean",
+        about="Let a replica that lacks records lead its topics on hosts.",
+        default=NO,
+        words=(NO, YES),
+        flag=True,
     ),
 )
 _CAMPAIGN = (
@@ -97,11 +126,21 @@ class KraftOptions:
     - ``brokers``: number of brokers, on the hosts after the controllers
     - ``combined``: every controller is a broker, too
     - ``dynamic``: voters can be changed (KIP-853)
+    - ``client``: the client of records, and ``properties``: the file with those of its producers
+    - ``topics``: configs that topics of records get beside those that the seed draws
     """
 
     brokers: int = 0
     combined: bool = False
     dynamic: bool = True
+    client: str = OWN_CLIENT
+    properties: Path | None = None
+    topics: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def needs_hosts(self) -> bool:
+        """Whether it has an option of records that only hosts have."""
+        return self.client != OWN_CLIENT or bool(self.topics)
 
     @classmethod
     def of(cls, options: RunOptions) -> KraftOptions:
@@ -110,6 +149,10 @@ class KraftOptions:
         Raises :class:`OptionError`, one line.
         """
         mine = cls.parsed(options.system_options)
+        if mine.needs_hosts and options.workload != PRODUCE:
+            raise OptionError(
+                "--client, --properties, --min-insync and --unclean are for -w produce only"
+            )
         if options.workload != PRODUCE or mine.brokers:
             return mine
         if mine.combined:
@@ -126,7 +169,12 @@ class KraftOptions:
             brokers=int(found["brokers"]),
             combined=found["combined"] == YES,
             dynamic=found["quorum"] == DYNAMIC,
+            client=found["client"],
+            properties=Path(found["properties"]) if found["properties"] else None,
+            topics=_topics(found),
         )
+        if mine.properties is not None and mine.client == OWN_CLIENT:
+            raise OptionError(f"--properties needs another client: add --client {LIBRDKAFKA}")
         if mine.combined and mine.brokers:
             raise OptionError("--combined and --brokers cannot be combined")
         return mine
@@ -135,6 +183,15 @@ class KraftOptions:
         """Return the hosts of a run with this number of ``controllers``."""
         controller = CONTROLLER_AND_BROKER if self.combined else CONTROLLER
         return KraftLayout((controller,) * controllers + (BROKER,) * self.brokers, controllers)
+
+
+def _topics(found: Mapping[str, str]) -> dict[str, str]:
+    topics = {}
+    if found["min-insync"] != BY_SEED:
+        topics[MIN_INSYNC] = found["min-insync"]
+    if found["unclean"] == YES:
+        topics[UNCLEAN] = "true"
+    return topics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

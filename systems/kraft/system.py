@@ -17,9 +17,9 @@ from kraftwreck.harness.capabilities import (
     Capability,
     Environment,
 )
-from kraftwreck.harness.client import Client, Connection
+from kraftwreck.harness.client import BlockingClient, Client, Connection
 from kraftwreck.harness.clusters.cluster import Host, Machines
-from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.options import OptionError, RunOptions
 from kraftwreck.harness.remote.agent import AGENT, modules
 from kraftwreck.harness.remote.session import RemoteError, on_all
 from kraftwreck.harness.run_errors import Trouble
@@ -27,11 +27,20 @@ from kraftwreck.harness.system import Deployed, Seen
 from kraftwreck.harness.workload import ClientSetting, Speaking, Workload
 from kraftwreck.nemesis.families.network import LINKS, RELAY
 from kraftwreck.systems.kraft.client import KafkaClient
-from kraftwreck.systems.kraft.options import CONTROLLER, PRODUCE, KraftLayout, KraftOptions
+from kraftwreck.systems.kraft.librdkafka import UNREACHABLE, Librdkafka
+from kraftwreck.systems.kraft.options import (
+    CONTROLLER,
+    LIBRDKAFKA,
+    PRODUCE,
+    KraftLayout,
+    KraftOptions,
+)
+from kraftwreck.systems.kraft.records import Records
 from kraftwreck.systems.kraft.remote.deployment import Deployment
 from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
 from kraftwreck.systems.kraft.remote.settings import Settings
 from kraftwreck.systems.kraft.requests import PROTOCOL
+from kraftwreck.systems.kraft.workloads.produce import ProduceWorkload
 
 _QUORUM = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
 _WHO_LEADS: dict[str, Any] = {
@@ -61,8 +70,9 @@ CHANGES_S = 60.0
 class KraftDeployment:
     """Running controllers and brokers (:class:`~harness.system.Deployed`)."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Deployment, records: Records | None = None) -> None:
         self.deployment = deployment
+        self._records = records or Records({}, None)
         self.remote = RemoteEnvironment(deployment)
         self.env: Environment = self.remote.offered()
         controllers = deployment.controllers
@@ -81,10 +91,16 @@ class KraftDeployment:
         """Return a client's connection to ``node``, its controller if it has one."""
         return self._client(node, client_id)
 
-    def client(self, workload: Workload, setting: ClientSetting) -> Client:
+    def client(self, workload: Workload, setting: ClientSetting) -> Client | BlockingClient:
         """Return the client of one thread."""
         assert isinstance(workload, Speaking)
+        if isinstance(workload, ProduceWorkload):
+            return self._records.client(workload, setting, self._bootstrap())
         return workload.client(setting)
+
+    def _bootstrap(self) -> str:
+        addresses = map(self.deployment.broker_address, self.deployment.brokers)
+        return ",".join(f"{ip}:{port}" for ip, port in addresses)
 
     def clocks(self) -> Mapping[str, int]:
         """Return each host's monotonic clock minus ours, in microseconds."""
@@ -210,7 +226,7 @@ def _network_drivers(options: RunOptions) -> frozenset[str]:
 
 
 class Kraft:
-    """The adapter (:class:`~harness.system.System`)."""
+    """The adapter (:class:`~harness.system.System`); ``records`` are the clients of records."""
 
     name = "kraft"
     about = "KRaft controllers and brokers in Python: the metadata plane of Kafka"
@@ -221,6 +237,9 @@ class Kraft:
     offers: Sequence[Capability[Any]] = CAPABILITIES
     replayable = True
     """Its nodes leave input logs with which they can be run again."""
+
+    def __init__(self, records: Records | None = None) -> None:
+        self._records = records or Records({}, None)
 
     def lacking(self, options: RunOptions) -> Mapping[str, str]:
         """Return what it does not offer: a static quorum has fixed voters, and records may be lost
@@ -235,9 +254,17 @@ class Kraft:
         return lacks
 
     def configured(self, given: Sequence[str]) -> Kraft:
-        """Return this system. Raises OptionError, one line, for a wrong option of its own."""
-        KraftOptions.parsed(given)
-        return self
+        """Return the system with these options. Raises OptionError, one line, for a wrong option
+        of its own, or for properties that the client of records refuses."""
+        own = KraftOptions.parsed(given)
+        foreign = Librdkafka.of(own.properties) if own.client == LIBRDKAFKA else None
+        return Kraft(Records(own.topics, foreign))
+
+    def facts(self, options: RunOptions) -> Mapping[str, Any]:
+        """Return the clients of records and what their configuration allows."""
+        if options.workload != PRODUCE:
+            return {}
+        return self._records.facts(options.seed, KraftOptions.of(options).brokers)
 
     def layout(self, options: RunOptions) -> KraftLayout:
         """Return controllers, and brokers after them."""
@@ -254,6 +281,8 @@ class Kraft:
         Nothing is left running when this raises (``RemoteError``, one line).
         """
         own = KraftOptions.of(options)
+        if self._records.foreign is not None and any(host.gateway for host in hosts):
+            raise OptionError(UNREACHABLE)
         settings = Settings(
             seed=options.seed,
             tree=nodes,
@@ -271,7 +300,7 @@ class Kraft:
         deployment = Deployment(hosts, settings)
         try:
             deployment.install_and_start()
-            return KraftDeployment(deployment)
+            return KraftDeployment(deployment, self._records)
         except BaseException:
             with contextlib.suppress(RemoteError):
                 deployment.stop_all()

@@ -119,3 +119,29 @@ def test_a_run_with_records_is_valid_and_replays(
     assert_valid_and_replayed(folder, 6)
     history = (folder / "history.jsonl").read_text()
     assert history.count('"f":"send"') > 20
+
+
+def test_a_run_through_librdkafka_names_the_properties(
+    netns_possible: None, own_state_directories: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "safe.properties"
+    file.write_text("acks=all\nenable.idempotence=true\n")
+    own = ("client=librdkafka", f"properties={file}", "min-insync=2")
+    options = RunOptions(
+        workload="produce",
+        faults=("kill",),
+        time_limit_s=4,
+        nodes=1,
+        seed=3,
+        store=tmp_path,
+        system_options=own,
+    )
+    folder = carry_out(
+        options, [fault(1.5, "kill", "one", 1.0, "n3")], system=SYSTEM.configured(own)
+    )
+    assert_valid_and_replayed(folder, 4)
+    results = json.loads((folder / "results.json").read_text())
+    told = results["checkers"]["produced"]["stats"]["client"]
+    assert told["file"] == str(file)
+    assert told["properties"] == {"acks": "all", "enable.idempotence": "true"}
+    assert told["topics"] == {"min.insync.replicas": "2"}

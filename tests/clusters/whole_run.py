@@ -15,7 +15,7 @@ from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.runs.judge import judge
 from kraftwreck.runs.replay import replay_nodes
-from kraftwreck.systems.kraft.system import SYSTEM
+from kraftwreck.systems.kraft.system import SYSTEM, Kraft
 from kraftwreck.workloads import registry as workloads
 
 SECOND = 1_000_000_000
@@ -44,18 +44,20 @@ def fault(
     )
 
 
-def carry_out(options: RunOptions, schedule: Sequence[Fault], *, disks: bool = False) -> Path:
+def carry_out(
+    options: RunOptions, schedule: Sequence[Fault], *, disks: bool = False, system: Kraft = SYSTEM
+) -> Path:
     """Return the folder of a run in which the harness itself had no trouble.
 
     It has no floor: faults that leave a leader no time are the test's own wish.
     """
     outcome = TestRun(
         dataclasses.replace(options, floor="none"),
-        system=SYSTEM,
+        system=system,
         workload=workloads.find(options.workload),
         schedule=list(schedule),
         injector=Injector,
-        cluster=NetnsCluster(len(SYSTEM.layout(options).roles), disks=disks),
+        cluster=NetnsCluster(len(system.layout(options).roles), disks=disks),
         say=print,
     ).go()
     assert outcome.errors == []

@@ -30,8 +30,14 @@ class KraftSimulator:
     campaign: Callable[..., Campaign] = KraftCampaign
 
     def check(self, options: RunOptions) -> None:
-        """Refuse combined roles: simulated nodes have one each."""
-        if KraftOptions.of(options).combined:
+        """Refuse combined roles, since simulated nodes have one each, and options of records that
+        need hosts."""
+        own = KraftOptions.of(options)
+        if own.needs_hosts:
+            raise OptionError(
+                "--client, --min-insync and --unclean need real hosts, such as -c netns"
+            )
+        if own.combined:
             raise OptionError("--combined needs real hosts; use --brokers in the simulator")
 
     def schedule(self, options: RunOptions) -> list[Fault]:

@@ -5,7 +5,7 @@ A key of the workload is a partition of a topic, which the client that first nee
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from kraftwreck.harness.client import Answer, Call, Pause
 from kraftwreck.nodes.draw import draw_below
 from kraftwreck.nodes.metadata.eligibility import ELR_VERSION
 from kraftwreck.nodes.protocol import errors
+from kraftwreck.systems.kraft.properties import MIN_INSYNC
 from kraftwreck.systems.kraft.requests import ClientState, kafka_call
 from kraftwreck.systems.kraft.workloads.metadata import CREATE_TOPICS_VERSION
 
@@ -166,7 +167,9 @@ def create(client: LogClient, topics: list[str]) -> Talk:
     """
     if draw_below(2, client.state.seed, "eligible") == 0:
         yield from ask(client.broker(), "UpdateFeatures", UPDATE_FEATURES, _ELIGIBLE)
-    configs = [{"name": "min.insync.replicas", "value": str(min_insync(client.state))}]
+    state = client.state
+    chosen = topic_configs(state.seed, len(state.gateways), state.topic_configs)
+    configs = [{"name": name, "value": value} for name, value in chosen.items()]
     body = {
         "topics": [
             {
@@ -182,12 +185,11 @@ def create(client: LogClient, topics: list[str]) -> Talk:
     yield from ask(client.broker(), "CreateTopics", CREATE_TOPICS_VERSION, body)
 
 
-def min_insync(state: ClientState) -> int:
-    """Return ``min.insync.replicas`` of all topics of a run: 2 where there are three replicas, in
-    one of four runs 1."""
-    if len(state.gateways) < REPLICAS:
-        return 1
-    return 1 if draw_below(4, state.seed, "min-insync") == 0 else 2
+def topic_configs(seed: int, brokers: int, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the configs of all topics of a run: ``min.insync.replicas`` is 2 where there are three
+    replicas, in one of four runs 1, unless it is ``given``."""
+    least = 1 if brokers < REPLICAS or draw_below(4, seed, "min-insync") == 0 else 2
+    return {MIN_INSYNC: str(least), **given}
 
 
 def ask(

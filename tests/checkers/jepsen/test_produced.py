@@ -42,6 +42,30 @@ def read(polled: dict[str, Any]) -> tuple[tuple[int, Any, Any, Any, Any], ...]:
     )
 
 
+CLIENT = {
+    "name": "librdkafka",
+    "file": "mine.properties",
+    "properties": {"acks": "1"},
+    "risks": {"unseen": ["acks=1: the leader alone has it"]},
+}
+
+
+def test_a_loss_that_the_configuration_allows_is_one_and_names_the_property() -> None:
+    rows = [*SENT, *read({"2": [[0, 20]]})]
+    told = check(RunData.from_memory(history(*rows), (), (), (), {"client": CLIENT}))
+    assert told.valid is False
+    assert "acks=1: the leader alone has it" in told.anomalies[0].explanation
+    assert "mine.properties" in told.anomalies[0].explanation
+    assert told.stats["client"]["properties"] == {"acks": "1"}
+
+
+def test_a_loss_that_nothing_allows_is_explained_by_nothing() -> None:
+    rows = [*SENT, *read({"2": [[0, 20]]})]
+    client = {**CLIENT, "risks": {}}
+    told = check(RunData.from_memory(history(*rows), (), (), (), {"client": client}))
+    assert "configuration" not in told.anomalies[0].explanation
+
+
 def verdict(rows: Any, lost: list[int], *, final: bool = True) -> Any:
     test = {"fault_model": {"lost_keys": lost}}
     return check(RunData.from_memory(history(*rows, final=final), (), (), (), test))
