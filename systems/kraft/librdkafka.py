@@ -220,9 +220,13 @@ class RecordsClient:
         return Completion("ok", op.value)
 
     def _place(self, keys: Sequence[int]) -> None:
-        """Let the consumer read ``keys`` from where it stopped, or from their beginnings."""
+        """Let another consumer read ``keys`` from where the last one stopped, or from their
+        beginnings: the last one may still return records that it fetched for older positions."""
         from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
         self._open().assign(
             [
                 TopicPartition(*place_of(key), self.positions.get(key, OFFSET_BEGINNING))

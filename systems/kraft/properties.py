@@ -54,7 +54,7 @@ OWNED: Final[Mapping[str, str]] = {
 """Properties that a file must leave out, with the reason."""
 _OWNED_FAMILIES: Final[Mapping[str, str]] = {"sasl.": _NONE_SPOKEN, "ssl.": _NONE_SPOKEN}
 _POLLS: Final = ("poll-skip", "nonmonotonic-poll", "int-poll-skip", "int-nonmonotonic-poll")
-"""What consumers see of a log that was rewritten, or that has a value twice."""
+"""Consumers see them in a log that was rewritten, or that has a value twice."""
 _LOSSES: Final = ("lost-write", "unseen", "inconsistent-offsets", *_POLLS)
 _REPEATS: Final = ("duplicate", *_POLLS)
 _ORDERS: Final = ("nonmonotonic-send", "int-nonmonotonic-send")

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from kraftwreck.harness.options import OptionError, RunOptions
+from kraftwreck.histories.operation import Op
 from kraftwreck.systems.kraft import librdkafka
-from kraftwreck.systems.kraft.librdkafka import UNSET, outcome
+from kraftwreck.systems.kraft.librdkafka import UNSET, Librdkafka, RecordsClient, outcome
 from kraftwreck.systems.kraft.options import PRODUCE, KraftOptions
 from kraftwreck.systems.kraft.properties import read, risks
 from kraftwreck.systems.kraft.simulated.simulator import SIMULATOR
@@ -141,3 +142,26 @@ def test_a_send_fails_only_if_no_record_can_be_in_the_log() -> None:
     assert outcome(7, [1, 2], {1: (None, 4), 2: (large, -1)}).type == "info"
     assert outcome(7, [1], {1: (late, -1)}).type == "info"
     assert outcome(7, [1, 2], {1: (None, 4)}).type == "info"
+
+
+class NoTopics(librdkafka.Topics):
+    """Topics that exist already."""
+
+    def __init__(self) -> None:
+        pass
+
+    def create(self, name: str) -> str:
+        return ""
+
+
+def test_an_assignment_does_not_poll_what_was_fetched_before_it() -> None:
+    """A consumer of librdkafka may return records that it fetched for its last assignment."""
+    client = RecordsClient(Librdkafka(None, {}, "any"), "127.0.0.1:1", NoTopics())
+    assign = Op(index=0, process=0, type="invoke", f="assign", value=[4], time=0)
+    assert client.invoke(assign).type == "ok"
+    first = client._consumer
+    client.invoke(assign)
+    assert client._consumer is not first
+    with pytest.raises(RuntimeError, match="closed"):
+        first.poll(0)
+    client.close()
