@@ -1,8 +1,8 @@
 """Spark started at the beginning of a run and used at its end.
 
-Starting Spark takes as long as many a test. Until its first request the worker gets a small share
-of the processors. It is a separate process, so that neither its death nor its memory affects the
-run.
+Starting Spark takes as long as many a test. Until something waits for its answer the worker gets a
+small share of the processors: the nodes under test come first, then the judges. It is a separate
+process, so that neither its death nor its memory affects the run.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from kraftwreck.pipeline.java import PipelineError, java_version
 
 TIMEOUT_S = 120.0
 _IN_BACKGROUND, _LIKE_OTHERS = 5, 0
-"""Nice values of the worker's session before and after its first request. Linux shares processors
-among sessions first (autogroups, sched(7)): the nice value of a process only counts within its
-own session."""
+"""Nice values of the worker's session before and after something waits for its answer. Linux
+shares processors among sessions first (autogroups, sched(7)): the nice value of a process only
+counts within its own session."""
 
 
 class Handle:
@@ -61,6 +61,7 @@ class Handle:
         """Wait for :meth:`measure`, then compute the other tables, with the verdict in
         ``results.json``; see :meth:`finish`."""
         deadline = monotonic() + timeout_s
+        _share(self._process.pid, _LIKE_OTHERS)
         if self._measuring:
             self._measuring = False
             self._answer(deadline)
@@ -77,13 +78,13 @@ class Handle:
     def ask(self, request: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
         """Send a request of :mod:`pipeline.worker`; see :meth:`finish`."""
         deadline = monotonic() + timeout_s
+        _share(self._process.pid, _LIKE_OTHERS)
         self._send(request)
         return self._answer(deadline)
 
     def _send(self, request: dict[str, Any]) -> None:
         stdin = self._process.stdin
         assert stdin is not None
-        _share(self._process.pid, _LIKE_OTHERS)
         with contextlib.suppress(OSError):  # If it died, its last answer has the reason.
             stdin.write(msgspec.json.encode(request) + b"\n")
             stdin.flush()

@@ -1,7 +1,7 @@
 """Run the nodes of a real run again from their input logs, in this process or ahead of it.
 
-``python -m kraftwreck.runs.node_replay`` does so for the run in the current folder, and prints the
-results of all nodes as JSON. It imports little beyond the node code, so that it starts quickly.
+``python -m kraftwreck.runs.node_replay`` does so for the run in the current folder, once standard
+input has a line, and prints the results of all nodes as JSON.
 """
 
 from __future__ import annotations
@@ -27,9 +27,15 @@ INPUTS, TRACE = "inputs.log", "trace.jsonl"
 
 
 def main() -> None:
-    """Replay all nodes of the run in the current folder."""
-    results = replay_all(Path(), node_folders(Path()))
-    sys.stdout.buffer.write(msgspec.json.encode(results))
+    """Replay all nodes of the run in the current folder, unless standard input ends before."""
+    from kraftwreck.nodes.server import reexecution  # noqa: F401  ready before the recordings are
+
+    own = _system_of(Path())
+    if own is not None:
+        own.step_rules("")
+    if sys.stdin.buffer.readline():
+        results = replay_all(Path(), node_folders(Path()))
+        sys.stdout.buffer.write(msgspec.json.encode(results))
 
 
 def node_folders(run: Path) -> list[Path]:
@@ -40,12 +46,17 @@ def node_folders(run: Path) -> list[Path]:
 def replay_all(run: Path, folders: Iterable[Path]) -> list[dict[str, Any]]:
     """Run the nodes recorded in ``folders`` of ``run`` again; see
     :func:`runs.replay.replay_nodes`."""
+    own = _system_of(run)
+    return [replay_node(folder, own.step_rules(folder.name) if own else None) for folder in folders]
+
+
+def _system_of(run: Path) -> Any:
+    """Return what the checkers have for the system of a run, None if they have nothing."""
     try:
         test = msgspec.json.decode((run / "test.json").read_bytes(), type=dict[str, Any])
     except (OSError, msgspec.MsgspecError):
         test = {}  # The rules are those of the default system.
-    own = plugins(GROUP).found.get(system_of(test))
-    return [replay_node(folder, own.step_rules(folder.name) if own else None) for folder in folders]
+    return plugins(GROUP).found.get(system_of(test))
 
 
 def replay_node(folder: Path, rules: Any = None) -> dict[str, Any]:
@@ -96,7 +107,7 @@ def _changed(folder: Path) -> str | None:
 
 
 class ReplayAhead:
-    """A replay that begins when the recordings are there, while hosts are still being released.
+    """A replay that begins when the recordings are there, in a process that is started before.
 
     It only saves time: without its result, the nodes are replayed in this process.
     """
@@ -104,12 +115,12 @@ class ReplayAhead:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def begin(self, folder: Path) -> None:
-        """Start replaying the nodes of the run in ``folder``, which may be renamed meanwhile."""
+    def prepare(self, folder: Path) -> None:
+        """Start the process for the run in ``folder``, which may be renamed later."""
         with suppress(OSError):
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "kraftwreck.runs.node_replay"],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 # The process stays in this folder, whatever its name.
@@ -117,6 +128,13 @@ class ReplayAhead:
                 env={**os.environ, "PYTHONPATH": str(IMPORT_ROOT.absolute())},
                 start_new_session=True,
             )
+
+    def begin(self) -> None:
+        """Start replaying the nodes, whose recordings are there now."""
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(OSError):
+                self._process.stdin.write(b"\n")
+                self._process.stdin.flush()
 
     def results(self) -> list[dict[str, Any]] | None:
         """Return the results once all nodes were replayed and are the same; otherwise None.

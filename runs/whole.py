@@ -109,8 +109,16 @@ def run_and_judge(
             outcome = simulated_run(options, tree)
             complete(outcome.folder)
         else:
-            began = tables.begin if options.tables else _nothing
-            collected = ahead.begin if _replayed_here(options, tree) else _nothing
+
+            def began(folder: Path) -> None:
+                if options.tables:
+                    tables.begin(folder)
+                if _replayed_here(options, tree):
+                    ahead.prepare(folder)
+
+            def collected(folder: Path) -> None:
+                ahead.begin()
+
             outcome = run_on_hosts(options, cluster, tree, say, began, collected, complete)
         if not verdicts:
             return JudgedRun(outcome, Verdict.of(_NOTHING), None)
@@ -122,10 +130,6 @@ def run_and_judge(
     finally:
         tables.close()
         ahead.close()
-
-
-def _nothing(folder: Path) -> None:
-    pass
 
 
 def _replayed_here(options: RunOptions, tree: Path) -> bool:

@@ -23,7 +23,7 @@ print('{"nice": ' + open("/proc/self/autogroup").read().split()[-1] + "}")
 
 
 @pytest.mark.skipif(not OWN.exists(), reason="this kernel has no autogroups")
-def test_until_its_first_request_spark_gets_a_smaller_share_than_others(
+def test_until_something_waits_for_it_spark_gets_a_smaller_share_than_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[subprocess.Popen[bytes]] = []

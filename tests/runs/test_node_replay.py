@@ -48,7 +48,8 @@ def complete(run: Path) -> Path:
 def test_it_gives_the_results_of_a_replay_in_this_process(
     running: Path, ahead: ReplayAhead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ahead.begin(running)
+    ahead.prepare(running)
+    ahead.begin()
     run = complete(running)
     expected = check_replay(run, {})
 
@@ -73,7 +74,8 @@ def test_what_is_not_the_same_is_reported_under_the_final_name(
     running: Path, ahead: ReplayAhead, damage: Damage
 ) -> None:
     damage(running / "nodes" / "n1" / "inputs.log")
-    ahead.begin(running)
+    ahead.prepare(running)
+    ahead.begin()
     run = complete(running)
     (expected,) = replay_nodes(run, None)
     found = check_replay(run, {}, ahead)
@@ -88,12 +90,20 @@ def test_without_it_the_nodes_are_replayed_here(
     running: Path, ahead: ReplayAhead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.executable", "/nonexistent")
-    ahead.begin(running)
+    ahead.prepare(running)
+    ahead.begin()
     assert ahead.results() is None
     assert check_replay(running, {}, ahead).valid is True
 
 
+def test_one_that_never_began_ends(running: Path, ahead: ReplayAhead) -> None:
+    ahead.prepare(running)
+    ahead.close()
+    assert ahead.results() is None
+
+
 def test_one_that_is_not_wanted_any_more_ends(running: Path, ahead: ReplayAhead) -> None:
-    ahead.begin(running)
+    ahead.prepare(running)
+    ahead.begin()
     ahead.close()
     assert ahead.results() is None
