@@ -31,7 +31,7 @@ def main() -> int:
     """Run the suite; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("suite", choices=SUITES)
-    parser.add_argument("--page", action="store_true", help="run nothing, make the page anew")
+    parser.add_argument("--page", action="store_true", help="only make the page from the records")
     parser.add_argument("tests", nargs="*", help="parts of the names of tests, all by default")
     parser.add_argument("--against", choices=(KAFKA, OURS), help="only one kind of broker")
     parser.add_argument("--minutes", type=float, default=60.0, help="for the tests of each kind")

@@ -16,10 +16,14 @@ _WORST = ("passed", "skipped", "failed")
 
 
 class Outcomes:
-    """The phases of each test, written when the last one is over."""
+    """The phases of each test, written to ``path`` when the last one is over.
 
-    def __init__(self, path: Path) -> None:
+    Messages name files relative to ``root``, so that records are the same on all machines.
+    """
+
+    def __init__(self, path: Path, root: Path) -> None:
         self._path = path
+        self._root = f"{root}/"
         self._began: dict[str, float] = {}
         self._outcome: dict[str, str] = {}
         self._said: dict[str, str] = {}
@@ -31,7 +35,7 @@ class Outcomes:
         before = self._outcome.get(test, "passed")
         self._outcome[test] = max(before, report.outcome, key=_WORST.index)
         if report.failed:
-            said = report.longreprtext.strip().splitlines()
+            said = report.longreprtext.replace(self._root, "").strip().splitlines()
             errors = [line for line in said if line.startswith("E ")]
             self._said.setdefault(test, (errors or said or [""])[0][2:].strip()[:_MOST])
         if report.when != "teardown":
@@ -49,4 +53,4 @@ class Outcomes:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the writer."""
-    config.pluginmanager.register(Outcomes(Path(os.environ["SUITE_OUTCOMES"])))
+    config.pluginmanager.register(Outcomes(Path(os.environ["SUITE_OUTCOMES"]), config.rootpath))

@@ -293,13 +293,8 @@ def test_i18_allows_three_seconds_on_top_of_the_timeout(
 SLOW = {"latency_max": 5000, "fsync_max": 500, "slow_factor": 1, "node": {}}
 
 
-@pytest.mark.parametrize(("commits", "judged"), [(7, False), (8, True)])
-def test_l9_judges_followers_by_eight_commits(
-    quorum: Any, make_run: MakeRun, commits: int, judged: bool
-) -> None:
-    """Each follower learns of all of them too late."""
-    quorum.one_epoch()
-    quorum.time += 5
+def commit_slowly(quorum: Any, commits: int) -> None:
+    """Commit one record at a time; the followers learn of each too late."""
     for _ in range(commits):
         quorum.append("n1", 1)
         quorum.copy("n1", "n2", "n3")
@@ -307,6 +302,16 @@ def test_l9_judges_followers_by_eight_commits(
         quorum.time += 0.4
         quorum.commit("n2", "n3")
         quorum.time += 0.5
+
+
+@pytest.mark.parametrize(("commits", "judged"), [(7, False), (8, True)])
+def test_l9_judges_followers_by_eight_commits(
+    quorum: Any, make_run: MakeRun, commits: int, judged: bool
+) -> None:
+    """Each follower learns of all of them too late."""
+    quorum.one_epoch()
+    quorum.time += 5
+    commit_slowly(quorum, commits)
     assert found(make_run(None, quorum, simulated=True, knobs=SLOW), "L9") is judged
 
 
@@ -317,13 +322,7 @@ def test_l9_judges_commits_after_two_calm_seconds(
     """Only the first of eight commits is near the election."""
     quorum.one_epoch()
     quorum.time += calm_s
-    for _ in range(8):
-        quorum.append("n1", 1)
-        quorum.copy("n1", "n2", "n3")
-        quorum.commit("n1")
-        quorum.time += 0.4
-        quorum.commit("n2", "n3")
-        quorum.time += 0.5
+    commit_slowly(quorum, 8)
     assert found(make_run(None, quorum, simulated=True, knobs=SLOW), "L9") is judged
 
 
