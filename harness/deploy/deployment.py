@@ -43,6 +43,7 @@ from kraftwreck.harness.remote.session import (
     Remote,
     RemoteError,
     Result,
+    UnreachableError,
     on_all,
     unpack,
 )
@@ -176,7 +177,7 @@ class PlainDeployment:
         }
         files |= libraries(clocks=self.own_clocks, disks=self.own_disks)
         if files:
-            self._send(host, io.BytesIO(_tar(files)), "/", "files")
+            self._place(host, _tar(files))
         self._check_libraries(host)
 
     def _prepare_folders(self, host: str) -> None:
@@ -212,7 +213,18 @@ class PlainDeployment:
         env = [f"{key}={value}" for key, value in own["env"].items()]
         return self.remotes[host].run(["env", *env, *argv])
 
-    def _send(self, host: str, source: Path | IO[bytes], target: str, what: str) -> None:
+    def _place(self, host: str, tar: bytes) -> None:
+        """Unpack a tar of a few MB at the host's root, as it arrives: an SFTP session would cost a
+        process and several round trips more."""
+        try:
+            argv = ["tar", "-xf", "-", "-C", "/", "--no-same-owner"]
+            self.remotes[host].run(argv, stdin=tar, timeout_s=INSTALL_TIMEOUT_S)
+        except UnreachableError:
+            raise
+        except RemoteError as failure:
+            raise RemoteError(host, f"files could not be installed: {failure.said}") from failure
+
+    def _send(self, host: str, source: Path, target: str, what: str) -> None:
         """Copy a tar to the host and unpack it below ``target``."""
         remote = self.remotes[host]
         parcel = f"/tmp/kraftwreck-{host}-{what}.tar"  # noqa: S108 - on the host, our session
@@ -220,7 +232,7 @@ class PlainDeployment:
         extract = remote.command(["tar", "-xf", parcel, "-C", target, "--no-same-owner"])
         connection = remote.fabric()
         try:
-            connection.put(str(source) if isinstance(source, Path) else source, parcel)
+            connection.put(str(source), parcel)
             line = f"{make} && {extract} && rm -f {shlex.quote(parcel)}"
             connection.run(line, hide=True, in_stream=False, timeout=INSTALL_TIMEOUT_S)
         except (OSError, EOFError, invoke.exceptions.Failure) as failure:
