@@ -84,7 +84,7 @@ test-hosts: setup
 # that are in WILD already are not repeated; the records of runs elsewhere stay. ARGS="--runs 2" makes
 # at most two of each test.
 WILD ?= build/wild
-test-wild: setup
+test-wild: setup oracle
 	@.venv/bin/python -m bench.wild $(WILD) $(ARGS); code=$$?; \
 		.venv/bin/python -m bench.wild $(WILD) --keep && exit $$code
 

@@ -25,9 +25,9 @@ from kraftwreck.harness.commands import (
     Renew,
     Wake,
 )
-from kraftwreck.harness.generator import Context, Due, Event, Generator, Pending, Planned, Split
+from kraftwreck.harness.generator import Context, Due, Event, Generator, Pending, Planned
 from kraftwreck.harness.governor import Counts
-from kraftwreck.harness.planning import planning
+from kraftwreck.harness.planning import next_step, parts_of, planning, updated
 from kraftwreck.histories.operation import FAIL, INFO, INVOKE, OK, Op, OpType
 
 POLL: Final = 200_000_000
@@ -93,10 +93,8 @@ class Operations:
         self._lanes: list[_Lane] = []
         everyone = tuple(range(concurrency))
         if generator is not None and everyone:
-            with planning():
-                parts = generator.parts(everyone) if isinstance(generator, Split) else None
-            for threads, part in parts or [(everyone, generator)]:
-                lane = _Lane(len(self._lanes), tuple(threads), part)
+            for threads, part in parts_of(generator, everyone):
+                lane = _Lane(len(self._lanes), threads, part)
                 self._lanes.append(lane)
                 for thread in threads:
                     self._threads[thread].lane = lane
@@ -129,7 +127,7 @@ class Operations:
         if lane.generator is None or self._stopped:
             return []
         with planning():
-            step = lane.generator.op(self._context(lane, now))
+            step = next_step(lane.generator, self._context(lane, now))
         if step is None:
             lane.generator = None
             return []
@@ -185,7 +183,7 @@ class Operations:
         if lane.generator is not None:
             event = Event(thread, op)
             with planning():
-                lane.generator = lane.generator.update(self._context(lane, now), event)
+                lane.generator = updated(lane.generator, self._context(lane, now), event)
 
     # --- the end of an operation ------------------------------------------------------
 

@@ -22,6 +22,7 @@ from kraftwreck.harness.generator import (
     Planned,
     Step,
 )
+from kraftwreck.harness.planning import next_step, planned_by, updated
 from kraftwreck.histories.operation import INFO, INVOKE, OK
 from kraftwreck.nodes.draw import draw, draw_below, draw_unit
 
@@ -68,7 +69,7 @@ class Plans:
             return PENDING, self
         thread = _thread(context)
         count = self.counts.get(thread, 0)
-        planned = self.plan(context.seed, thread, count)
+        planned = planned_by(self.plan, context.seed, thread, count)
         after = Plans(self.plan, {**self.counts, thread: count + 1})
         return Due(context.time, thread, planned), after
 
@@ -86,7 +87,7 @@ class Then:
     def op(self, context: Context) -> Step:
         """Return the next operation of the first part that has one."""
         for place, part in enumerate(self.rest):
-            step = part.op(context)
+            step = next_step(part, context)
             if step is not None:
                 due, after = step
                 left = self.rest[place + 1 :]
@@ -97,7 +98,7 @@ class Then:
         """Pass the event to the current part."""
         if not self.rest:
             return self
-        return Then((self.rest[0].update(context, event), *self.rest[1:]))
+        return Then((updated(self.rest[0], context, event), *self.rest[1:]))
 
 
 def _some(then: Then, left: Sequence[Generator], after: Generator | None) -> Generator | None:
@@ -124,11 +125,11 @@ class Synchronize:
         """Wait for all threads; from then on this is ``inner``."""
         if len(context.free) < len(context.threads):
             return PENDING, self
-        return self.inner.op(context)
+        return next_step(self.inner, context)
 
     def update(self, context: Context, event: Event) -> Generator:
         """Pass the event on."""
-        return Synchronize(self.inner.update(context, event))
+        return Synchronize(updated(self.inner, context, event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +143,14 @@ class Limit:
         """Return the next operation unless there were enough."""
         if self.count <= 0:
             return None
-        return _onward(self.inner.op(context), self._after)
+        return _onward(next_step(self.inner, context), self._after)
 
     def _after(self, inner: Generator, due: Due | Pending) -> Generator:
         return Limit(inner, self.count - isinstance(due, Due))
 
     def update(self, context: Context, event: Event) -> Generator:
         """Pass the event on."""
-        return _around(self, self.inner.update(context, event))
+        return _around(self, updated(self.inner, context, event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ class TimeLimit:
         end = context.time + int(self.seconds * NS) if self.end is None else self.end
         if context.time >= end:
             return None
-        step = self.inner.op(context)
+        step = next_step(self.inner, context)
         if step is None or (isinstance(step[0], Due) and step[0].time >= end):
             return None
         due, after = step
@@ -175,7 +176,7 @@ class TimeLimit:
 
     def update(self, context: Context, event: Event) -> Generator:
         """Pass the event on."""
-        return _around(self, self.inner.update(context, event))
+        return _around(self, updated(self.inner, context, event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,7 @@ class Stagger:
 
     def op(self, context: Context) -> Step:
         """Return the next operation, with its time."""
-        step = self.inner.op(context)
+        step = next_step(self.inner, context)
         if step is None or isinstance(step[0], Pending):
             return _onward(step, lambda inner, due: replace(self, inner=inner))
         due, after = step
@@ -211,7 +212,7 @@ class Stagger:
 
     def update(self, context: Context, event: Event) -> Generator:
         """Pass the event on."""
-        return _around(self, self.inner.update(context, event))
+        return _around(self, updated(self.inner, context, event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +225,7 @@ class Delay:
 
     def op(self, context: Context) -> Step:
         """Return the next operation, with its time."""
-        step = self.inner.op(context)
+        step = next_step(self.inner, context)
         if step is None or isinstance(step[0], Pending):
             return _onward(step, lambda inner, due: replace(self, inner=inner))
         due, after = step
@@ -235,7 +236,7 @@ class Delay:
 
     def update(self, context: Context, event: Event) -> Generator:
         """Pass the event on."""
-        return _around(self, self.inner.update(context, event))
+        return _around(self, updated(self.inner, context, event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,14 +268,16 @@ class UntilOk:
         """Return the next operation unless one has succeeded."""
         if self.done:
             return None
-        return _onward(self.inner.op(context), lambda inner, due: replace(self, inner=inner))
+        return _onward(
+            next_step(self.inner, context), lambda inner, due: replace(self, inner=inner)
+        )
 
     def update(self, context: Context, event: Event) -> Generator:
         """Note the end of an operation."""
         op, mine = event.op, self.processes
         done = self.done or (op.type == OK and op.process in mine)
         mine = mine | {op.process} if op.type == INVOKE else mine - {op.process}
-        return UntilOk(self.inner.update(context, event), mine, done)
+        return UntilOk(updated(self.inner, context, event), mine, done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,12 +295,14 @@ class UntilInfo:
         """Return the next operation unless one has ended ``info``."""
         if self.done:
             return None
-        return _onward(self.inner.op(context), lambda inner, due: replace(self, inner=inner))
+        return _onward(
+            next_step(self.inner, context), lambda inner, due: replace(self, inner=inner)
+        )
 
     def update(self, context: Context, event: Event) -> Generator:
         """Note the end of an operation."""
         done = self.done or event.op.type == INFO
-        return UntilInfo(self.inner.update(context, event), done)
+        return UntilInfo(updated(self.inner, context, event), done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,14 +314,14 @@ class OnThreads:
 
     def op(self, context: Context) -> Step:
         """Return the next operation of ``inner``."""
-        step = self.inner.op(context.on(self.wanted))
+        step = next_step(self.inner, context.on(self.wanted))
         return _onward(step, lambda inner, due: replace(self, inner=inner))
 
     def update(self, context: Context, event: Event) -> Generator:
         """Pass the events of these threads on."""
         if not self.wanted(event.thread):
             return self
-        return _around(self, self.inner.update(context.on(self.wanted), event))
+        return _around(self, updated(self.inner, context.on(self.wanted), event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +337,7 @@ class EachThread:
         for thread in context.free:
             generator = self.own.get(thread, self.inner)
             if generator is not None:
-                steps[thread] = generator.op(context.on(thread.__eq__))
+                steps[thread] = next_step(generator, context.on(thread.__eq__))
         ended = {thread: None for thread, step in steps.items() if step is None}
         own = {**self.own, **ended}
         first = soonest(steps)
@@ -347,7 +352,7 @@ class EachThread:
         generator = self.own.get(event.thread, self.inner)
         if generator is None:
             return self
-        after = generator.update(context.on(event.thread.__eq__), event)
+        after = updated(generator, context.on(event.thread.__eq__), event)
         return EachThread(self.inner, {**self.own, event.thread: after})
 
     def parts(self, threads: Sequence[int]) -> list[tuple[tuple[int, ...], Generator]]:
@@ -363,7 +368,7 @@ class AnyOf:
 
     def op(self, context: Context) -> Step:
         """Return the operation that is due first."""
-        steps = {place: part.op(context) for place, part in enumerate(self.of)}
+        steps = {place: next_step(part, context) for place, part in enumerate(self.of)}
         first = soonest(steps)
         if first is None:
             left = tuple(self.of[place] for place, step in steps.items() if step is not None)
@@ -374,7 +379,7 @@ class AnyOf:
 
     def update(self, context: Context, event: Event) -> Generator:
         """Pass the event to all parts."""
-        return AnyOf(tuple(part.update(context, event) for part in self.of))
+        return AnyOf(tuple(updated(part, context, event) for part in self.of))
 
 
 def any_of(*parts: Generator) -> Generator:
@@ -410,7 +415,7 @@ class Mix:
         while left:
             place = self._choose(context, left)
             weight, generator = left[place]
-            step = generator.op(context)
+            step = next_step(generator, context)
             if step is not None:
                 due, after = step
                 mine = () if after is None else ((weight, after),)
@@ -431,7 +436,7 @@ class Mix:
 
     def update(self, context: Context, event: Event) -> Generator:
         """Pass the event to all generators."""
-        of = tuple((weight, each.update(context, event)) for weight, each in self.of)
+        of = tuple((weight, updated(each, context, event)) for weight, each in self.of)
         return Mix(of, self.label, self.count)
 
 
@@ -452,7 +457,7 @@ class Map:
 
     def op(self, context: Context) -> Step:
         """Return the next operation, changed."""
-        step = self.inner.op(context)
+        step = next_step(self.inner, context)
         if step is None:
             return None
         due, after = step
@@ -462,7 +467,7 @@ class Map:
 
     def update(self, context: Context, event: Event) -> Generator:
         """Pass the event on."""
-        return _around(self, self.inner.update(context, event))
+        return _around(self, updated(self.inner, context, event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,7 +481,7 @@ class Filter:
         """Return the next wanted operation."""
         inner: Generator | None = self.inner
         while inner is not None:
-            step = inner.op(context)
+            step = next_step(inner, context)
             if step is None:
                 return None
             due, inner = step
@@ -486,7 +491,7 @@ class Filter:
 
     def update(self, context: Context, event: Event) -> Generator:
         """Pass the event on."""
-        return _around(self, self.inner.update(context, event))
+        return _around(self, updated(self.inner, context, event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,7 +505,7 @@ class Repeat:
         """Return the operation; ``inner`` does not advance."""
         if self.times is not None and self.times <= 0:
             return None
-        step = self.inner.op(context)
+        step = next_step(self.inner, context)
         if step is None:
             return None
         fewer = None if self.times is None else self.times - isinstance(step[0], Due)
@@ -508,7 +513,7 @@ class Repeat:
 
     def update(self, context: Context, event: Event) -> Generator:
         """Pass the event on."""
-        return _around(self, self.inner.update(context, event))
+        return _around(self, updated(self.inner, context, event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -524,7 +529,7 @@ class Cycle:
         for running in (self.now, self.inner):
             if running is None or (running is self.inner and self.times == 0):
                 continue
-            step = running.op(context)
+            step = next_step(running, context)
             if step is not None:
                 fewer = self.times
                 if running is self.inner and fewer is not None:
@@ -534,7 +539,7 @@ class Cycle:
 
     def update(self, context: Context, event: Event) -> Generator:
         """Pass the event to the current round."""
-        now = None if self.now is None else self.now.update(context, event)
+        now = None if self.now is None else updated(self.now, context, event)
         return replace(self, now=now)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kraftwreck.harness.generator import Context, Due, Event, Generator, Pending, Step
+from kraftwreck.harness.planning import made_by, next_step, updated
 from kraftwreck.workloads.generators import soonest, waiting
 
 Make = Callable[[Any], Generator]
@@ -29,8 +30,8 @@ class SequentialKeys:
         """Return the next operation of the current key, or the first of the next one."""
         at, now = self.at, self.now
         while at < len(self.keys):
-            generator = self.make(self.keys[at]) if now is None else now
-            step = generator.op(context)
+            generator = made_by(self.make, self.keys[at]) if now is None else now
+            step = next_step(generator, context)
             if step is not None:
                 due, after = step
                 left = (
@@ -46,7 +47,7 @@ class SequentialKeys:
         """Pass the event to the generator of the current key."""
         if self.now is None or event.op.key != self.keys[self.at]:
             return self
-        return replace(self, now=self.now.update(context, event))
+        return replace(self, now=updated(self.now, context, event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +76,11 @@ class ConcurrentKeys:
                 if group not in groups or groups[group][1] is None:
                     if used >= len(self.keys):
                         break
-                    groups[group] = used, self.make(self.keys[used])
+                    groups[group] = used, made_by(self.make, self.keys[used])
                     used += 1
                 generator = groups[group][1]
                 assert generator is not None
-                step = generator.op(own)
+                step = next_step(generator, own)
                 if step is None:
                     groups[group] = groups[group][0], None
             steps[group] = step
@@ -103,7 +104,7 @@ class ConcurrentKeys:
             return self
         first = group * self.size
         mine = context.threads[first : first + self.size]
-        after = generator.update(context.on(mine.__contains__), event)
+        after = updated(generator, context.on(mine.__contains__), event)
         return replace(self, groups={**self.groups, group: (at, after)})
 
 

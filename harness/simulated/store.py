@@ -15,6 +15,7 @@ from kraftwreck.harness.options import OptionError, RunOptions
 from kraftwreck.harness.own_options import in_present_shape
 from kraftwreck.harness.simulated.result import SimResult
 from kraftwreck.harness.workload import Workload, owed
+from kraftwreck.histories.exit_codes import BadInputError
 from kraftwreck.histories.fault import Fault
 from kraftwreck.histories.reading import convert_run
 from kraftwreck.histories.store import RunFolder, StoreError, link_latest, write_json
@@ -145,5 +146,14 @@ def _path(kind: type, value: object) -> Path:
 
 
 def _write_lines(path: Path, records: Sequence[object]) -> None:
+    """Write ``records``, one a line. Raises :class:`BadInputError`: a core may trace anything."""
     encoder = msgspec.json.Encoder()
-    path.write_bytes(b"".join(encoder.encode(record) + b"\n" for record in records))
+    with path.open("wb") as file:
+        for record in records:
+            try:
+                file.write(encoder.encode(record) + b"\n")
+            except (TypeError, ValueError, RecursionError) as error:
+                reason = " ".join(str(error).split())
+                raise BadInputError(
+                    f"{path.name} cannot hold what the system says: {reason}: {record!r:.120}"
+                ) from error

@@ -45,10 +45,13 @@ RUNS = pytest.mark.parametrize(
         ("def final(self, nodes): return [nodes[9]]", "IndexError: "),
         ("def generator(self, load): return load.speed", "AttributeError: 'Load' object has no"),
         ("def plan(self, seed, thread, count): return {}['kind']", "KeyError: 'kind'"),
+        ("def plan(self, seed, thread, count): return 'read'", "Faulty.plan returned 'read', not "),
+        ("def generator(self, load): return [load]", "Faulty.generator returned [Load("),
+        ("def final(self, nodes): return nodes", "Faulty.final returned 'n1', not each operation"),
     ],
     indirect=["faulty"],
 )
-def test_a_plan_that_raises_ends_the_command(
+def test_a_plan_that_raises_or_is_nonsense_ends_the_command(
     kraftwreck: Command, tmp_path: Path, command: tuple[str, ...], faulty: str, said: str
 ) -> None:
     name, *options = command
@@ -73,3 +76,35 @@ def test_a_checker_that_does_not_exist_is_refused_before_anything_starts(
         f"kraftwreck {name}: the workload transactions: no checker 'linearisable'; there are "
     )
     assert not (tmp_path / "store").exists()
+
+
+TRACED = """
+from dataclasses import replace
+
+from kraftwreck.api import Note
+from kraftwreck.examples.two_phase_commit import FIXED, Coordinator, Participant
+
+
+class Odd(Coordinator):
+    def start(self, now, wall_ms):
+        return [Note("begin", {"odd": object()}), *super().start(now, wall_ms)]
+
+
+def make(place):
+    return Odd(place) if place.id == 1 else Participant(place, False)
+
+
+SYSTEM = replace(FIXED, make=make)
+"""
+
+
+def test_a_trace_that_no_file_can_hold_ends_the_command(
+    kraftwreck: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "odd_core.py").write_text(TRACED)
+    monkeypatch.syspath_prepend(tmp_path)
+    ended = kraftwreck("run", "odd_core:SYSTEM", "-t", "1", "--store", tmp_path / "store")
+    assert ended.code == 254
+    assert ended.err.splitlines()[-1].startswith(
+        "kraftwreck run: trace.jsonl cannot hold what the system says: Encoding objects of type "
+    )
