@@ -1,7 +1,7 @@
 """Errors in the plan of a workload: one line that names the workload's file and line.
 
-What a workload's code returns is checked where it is called, also by combinators, so that a wrong
-value is an error of that code and not of ours.
+Combinators, too, check what a workload's code returns when they call it. So a wrong value is an
+error of that code and not of a combinator.
 """
 
 from __future__ import annotations

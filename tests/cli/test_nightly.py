@@ -21,7 +21,7 @@ def configured(folder: Path, *, top: str = "", block: str = "") -> Path:
     config.write_text(
         f'name = "real"\nstore = "{folder / "store"}"\njobs = 1\nseed = 7\n{top}\n'
         f'[corpus]\ncases = ["{CASE}"]\n'
-        '[[matrix]]\nworkloads = ["register"]\nfaults = ["partition,kill"]\ntime_limit_s = 8\n'
+        '[[matrix]]\nworkloads = ["register"]\nfaults = ["partition,kill"]\ntime_limit_s = 5\n'
         f"nodes = 3\nbrokers = 0\n{block}\n"
     )
     return config
@@ -170,7 +170,7 @@ def test_a_run_on_hosts_that_takes_too_long_is_ended_and_leaves_nothing(
         top="[budget]\nruns = 2\n[limits]\nfree_bytes = 0\nrun_s = 8",
         block='clusters = ["netns"]',
     )
-    config.write_text(config.read_text().replace("time_limit_s = 8", "time_limit_s = 500"))
+    config.write_text(config.read_text().replace("time_limit_s = 5", "time_limit_s = 500"))
     ended = kraftwreck("nightly", config)
     assert ended.code in (255, 1), ended.err  # What is cut short may still be refuted.
     (path,) = (tmp_path / "store" / "nights").iterdir()

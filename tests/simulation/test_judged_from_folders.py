@@ -25,7 +25,7 @@ from kraftwreck.systems.kraft.simulated.store import save
 from kraftwreck.systems.simulators import simulator
 from kraftwreck.workloads.registry import find
 
-CAMPAIGN = Campaign(time_limit_s=6.0)
+CAMPAIGN = Campaign(time_limit_s=4.0)
 SLICE = 5
 QUORUM_APIS = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch", "FetchSnapshot")
 
