@@ -83,15 +83,35 @@ class Field:
     strict: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Message:
-    """One message: its API key (None for those without), versions and fields."""
+    """One message: its API key (None for those without), versions and fields.
 
-    name: str
-    key: int | None
-    valid: Versions
-    flexible: Versions
-    fields: tuple[Field, ...]
+    Fields given as text are parsed when they are first asked for: a node uses few of all messages,
+    and parsing all of them would take a tenth of its start.
+    """
+
+    __slots__ = ("_fields", "flexible", "key", "name", "valid")
+
+    def __init__(
+        self,
+        name: str,
+        key: int | None,
+        valid: Versions,
+        flexible: Versions,
+        fields: str | tuple[Field, ...],
+    ) -> None:
+        self.name = name
+        self.key = key
+        self.valid = valid
+        self.flexible = flexible
+        self._fields = fields
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields in order. Raises :class:`SchemaError` naming the bad place."""
+        if isinstance(self._fields, str):
+            self._fields = _fields(self.name, self._fields)
+        return self._fields
 
 
 def snake_case(name: str) -> str:
@@ -101,7 +121,8 @@ def snake_case(name: str) -> str:
 
 
 def parse(text: str) -> dict[str, Message]:
-    """Parse all messages of ``text``; raise :class:`SchemaError` naming the bad place."""
+    """Parse the heads of all messages of ``text``; raise :class:`SchemaError` naming the bad
+    place."""
     messages: dict[str, Message] = {}
     for head, body in _blocks(text):
         match = _HEAD.fullmatch(head)
@@ -115,7 +136,7 @@ def parse(text: str) -> dict[str, Message]:
             None if match["key"] == "-" else int(match["key"]),
             _versions(match["valid"]),
             _versions(match["flex"]),
-            _fields(name, body),
+            body,
         )
     return messages
 

@@ -58,4 +58,4 @@ def test_names_become_keys(name: str, key: str) -> None:
 )
 def test_a_mistake_is_reported_with_its_place(text: str, reason: str) -> None:
     with pytest.raises(SchemaError, match=reason):
-        parse(text)
+        [message.fields for message in parse(text).values()]
