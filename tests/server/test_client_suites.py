@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench.suites import sources
 from bench.suites.__main__ import SUITES
 from bench.suites.outcomes import Outcome, Sent, load, merge, needs, requests
 from bench.suites.page import PAGE, RESULTS, is_due, page
-from bench.suites.sources import KAFKA_PYTHON, check
+from bench.suites.sources import KAFKA_PYTHON, Source, check, unpacked
 
 
 def line(at: int, api: str, **body: Any) -> str:
@@ -50,6 +54,28 @@ def test_a_second_run_replaces_what_its_side_said() -> None:
 @pytest.mark.parametrize("row", [{"kafka": "failed"}, {"kafka": "passed", "needs": ["groups"]}])
 def test_other_tests_are_not_due(row: dict[str, Any]) -> None:
     assert not is_due(row)
+
+
+def test_a_source_is_fetched_and_unpacked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "suite-1").mkdir()
+    (tmp_path / "suite-1" / "test.py").write_text("test")
+    with tarfile.open(tmp_path / "suite-1.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "suite-1", "suite-1")
+    data = (tmp_path / "suite-1.tar.gz").read_bytes()
+    fetched: list[str] = []
+
+    def fetch(source: Source, folder: Path) -> None:
+        fetched.append(source.name)
+        (folder / source.archive).write_bytes(data)
+
+    made = replace(KAFKA_PYTHON, archive="suite-1.tar.gz", folder="suite-1", fetch=fetch)
+    made = replace(made, sha256=hashlib.sha256(data).hexdigest())
+    monkeypatch.setattr(sources, "FOLDER", tmp_path / "unpacked")
+    for _ in range(2):
+        assert (unpacked(made) / "test.py").read_text() == "test"
+    assert fetched == [KAFKA_PYTHON.name]
 
 
 def test_another_archive_is_refused(tmp_path: Path) -> None:
