@@ -35,6 +35,7 @@ from kraftwreck.systems.kraft.options import (
     KraftLayout,
     KraftOptions,
 )
+from kraftwreck.systems.kraft.pace import pace, properties
 from kraftwreck.systems.kraft.records import Records
 from kraftwreck.systems.kraft.remote.deployment import Deployment
 from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
@@ -261,10 +262,11 @@ class Kraft:
         return Kraft(Records(own.topics, foreign))
 
     def facts(self, options: RunOptions) -> Mapping[str, Any]:
-        """Return the clients of records and what their configuration allows."""
+        """Return how soon brokers miss each other, and what the clients' configuration allows."""
         if options.workload != PRODUCE:
             return {}
-        return self._records.facts(options.seed, KraftOptions.of(options).brokers)
+        own = self._records.facts(options.seed, KraftOptions.of(options).brokers)
+        return {**pace(options.seed), **own}
 
     def layout(self, options: RunOptions) -> KraftLayout:
         """Return controllers, and brokers after them."""
@@ -283,6 +285,8 @@ class Kraft:
         own = KraftOptions.of(options)
         if self._records.foreign is not None and any(host.gateway for host in hosts):
             raise OptionError(UNREACHABLE)
+        snapshots = SNAPSHOTS if options.snapshots else {}
+        hurry = properties(pace(options.seed)) if options.workload == PRODUCE else {}
         settings = Settings(
             seed=options.seed,
             tree=nodes,
@@ -295,7 +299,7 @@ class Kraft:
             means=_network_drivers(options),
             squeezable="squeeze" in options.faults,
             other_tree=(options.other or nodes) if "restart" in options.faults else None,
-            extra=SNAPSHOTS if options.snapshots else {},
+            extra={**snapshots, **hurry},
         )
         deployment = Deployment(hosts, settings)
         try:

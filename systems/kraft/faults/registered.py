@@ -16,7 +16,13 @@ from kraftwreck.systems.kraft.faults.brokers import (
     QuorumWire,
 )
 from kraftwreck.systems.kraft.faults.membership import Voters
-from kraftwreck.systems.kraft.faults.roles import Roles, RolesKill, RolesPause, RolesSlow
+from kraftwreck.systems.kraft.faults.roles import (
+    Roles,
+    RolesKill,
+    RolesOutrun,
+    RolesPause,
+    RolesSlow,
+)
 from kraftwreck.systems.kraft.faults.transitions import TRANSITIONS
 from kraftwreck.systems.kraft.options import BROKER, CONTROLLER
 
@@ -35,6 +41,7 @@ FAULTS: Final = SystemFaults(
         RolesKill,
         RolesPause,
         RolesSlow,
+        RolesOutrun,
     ),
     default=(*DEFAULT, "power", "membership"),
     transitions=TRANSITIONS,

@@ -3,7 +3,8 @@
 The metadata leader elects partition leaders by the heartbeats it receives. If a cut isolates it
 together with the most important broker, or runs between the two, its decisions differ most from
 what other nodes see. If both are killed, paused or slow at once, the next leader has no knowledge
-of the broker.
+of the broker. If followers cannot reach the most important broker, it may become the only in-sync
+replica of its partitions; when it then dies, only replicas that lack its last records are left.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from kraftwreck.harness.capabilities import LOAD, PACKETS, Grudge
+from kraftwreck.harness.capabilities import LOAD, PACKETS, PROCESSES, Grudge, host_of
 from kraftwreck.histories.disturbance import Disturbance
 from kraftwreck.nemesis.families.network import LINKS, Network, slow
 from kraftwreck.nemesis.families.partitions import Build, Partition, cut_link, isolate, union
-from kraftwreck.nemesis.families.processes import Kill, Pause
-from kraftwreck.nemesis.family import Active, Family, Needs, Shapes
+from kraftwreck.nemesis.families.processes import Kill, Pause, take
+from kraftwreck.nemesis.family import Active, Aims, Family, Needs, Shapes
 from kraftwreck.nemesis.shapes import Pick, Shape, leader_first, shuffled
 from kraftwreck.systems.kraft.options import BROKER, CONTROLLER
 
@@ -95,6 +96,8 @@ ROLE_DELAYS: dict[str, RoleShape] = {
 }
 """``and``: all messages of both are slow; ``from``: only those between them."""
 
+ROLE_OUTRUNS: dict[str, RoleShape] = {"busiest": RoleShape(1, 3, alone=True)}
+
 
 class _Roles(Family):
     """Chooses the leader and the broker that leads most partitions."""
@@ -143,6 +146,37 @@ class RolesPause(_Roles, Pause):
     about = "pause the leader and the busiest broker"
     shapes: ClassVar[Shapes] = ROLE_PAUSES
     needs: ClassVar[Needs] = (LOAD, *Pause.needs)
+
+
+class RolesOutrun(_Roles, Partition):
+    """Cuts the busiest broker off from the other brokers, and kills it when the cut ends.
+
+    Controllers and clients still reach it, so it can shrink ISRs to itself. The followers are
+    behind when it dies. It is started at once; its old session may still be valid.
+    """
+
+    name = "roles-outrun"
+    about = "cut the busiest broker off from the other brokers, then kill it"
+    shapes: ClassVar[Shapes] = ROLE_OUTRUNS
+    needs: ClassVar[Needs] = (LOAD, PACKETS, PROCESSES)
+    aimed: ClassVar[Aims] = ()
+    keeps = "down"
+    stops = True
+    hits = "processes"
+
+    @classmethod
+    def describe(cls, shape: str, targets: str, duration: str) -> str:
+        return f"{targets}: cut off from the other brokers for {duration}, then killed and started"
+
+    def grudge(self, active: Active) -> Grudge:
+        ahead = frozenset(map(host_of, active.targets))
+        behind = frozenset(self.state.env.roles[BROKER]) - ahead
+        return {**dict.fromkeys(ahead, behind), **dict.fromkeys(behind, ahead)}
+
+    def stop(self, active: Active) -> None:
+        # The followers must not fetch between the end of the cut and the kill.
+        self.state.each(active, take(self.state, active), self.state.env[PROCESSES].kill)
+        super().stop(active)
 
 
 class RolesSlow(_Roles, Network):

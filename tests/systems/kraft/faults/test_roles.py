@@ -95,6 +95,37 @@ def test_the_leader_and_the_busiest_broker_are_slow(
     assert injector.stop(0).error is None
 
 
+def test_the_busiest_broker_runs_ahead_of_its_followers_and_dies(
+    mixed: Any, injector: Injector
+) -> None:
+    mixed.controllers = ("n1", "n2")
+    event = injector.start(0, fault("busiest", kind="roles-outrun"))
+    assert event.targets == ["n5"]
+    apart = {(a, b) for a in ("n3", "n4") for b in ("n5",)}
+    everyone = {(a, b) for a in mixed.nodes for b in mixed.nodes if a != b}
+    assert heard(mixed) == everyone - apart - {(b, a) for a, b in apart}
+    assert not mixed.down
+    mixed.calls.clear()
+    assert injector.stop(0).error is None
+    names = [call[0] for call in mixed.calls]
+    assert names.index("kill") < names.index("heal") < names.index("start")
+    assert not mixed.down
+    assert not mixed.dropped
+
+
+def test_a_broker_that_ran_ahead_stays_down_while_another_fault_keeps_it_down(
+    mixed: Any, injector: Injector
+) -> None:
+    injector.start(0, fault("busiest", kind="roles-outrun"))
+    injector.start(1, fault("leader-and-busiest", kind="roles-kill"))
+    event = injector.stop(0)
+    assert event.detail["skipped"]["n5"]
+    assert mixed.down == {"n2", "n5"}
+    assert not mixed.dropped
+    injector.stop(1)
+    assert not mixed.down
+
+
 def test_the_busiest_broker_is_any_while_nobody_knows(mixed: Any, injector: Injector) -> None:
     mixed.busiest_node = None
     event = injector.start(0, fault("busiest", kind="roles"))
