@@ -14,7 +14,8 @@ import queue
 import shlex
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -43,7 +44,7 @@ class _Helper:
         self._lock = threading.Lock()
         self._next = 0
         self.clients = 0
-        """How many clients are open in it."""
+        """How many clients are open in it, or about to be; the lock of the programs guards it."""
         try:
             self._process = subprocess.Popen(
                 argv,
@@ -153,7 +154,8 @@ class _Helper:
 class HelperPrograms:
     """The helper programs of one run: ``argv``, with ``environment`` added to this process's own.
 
-    ``hello`` is sent to each as it starts, for whatever it needs to know.
+    ``hello`` is sent to each as it starts, for whatever it needs to know; it may take ``start_s``
+    for the answer.
     """
 
     def __init__(
@@ -161,12 +163,22 @@ class HelperPrograms:
         argv: Sequence[str],
         environment: Mapping[str, str] | None = None,
         hello: Mapping[str, Any] | None = None,
+        start_s: float = START_TIMEOUT_S,
     ) -> None:
         self._argv = list(argv)
         self._environment = dict(environment or {})
         self._hello = dict(hello or {})
+        self._start_s = start_s
         self._lock = threading.Lock()
         self._of: dict[str, _Helper] = {}
+
+    def start(self, count: int) -> None:
+        """Start ``count`` helpers at the same time, for threads that will need them.
+
+        Raises :class:`HelperError` if one of them fails.
+        """
+        with ThreadPoolExecutor(count, thread_name_prefix="helpers") as threads:
+            list(threads.map(self._started, (f"idle {number}" for number in range(count))))
 
     def client(self, place: Place, client_id: str, timeout_s: float) -> LineClient:
         """Open a client of the node at ``place`` for the client thread ``client_id``.
@@ -174,10 +186,14 @@ class HelperPrograms:
         Raises :class:`HelperError`, or ConnectionError if the helper answers ``fail`` to ``open``.
         """
         helper = self._helper(client_id)
-        return LineClient(helper, place, timeout_s)
+        try:
+            return LineClient(helper, place, timeout_s, lambda: self._release(helper))
+        except BaseException:
+            self._release(helper)
+            raise
 
     def _helper(self, client_id: str) -> _Helper:
-        """Return the helper of a thread: its own, an idle one, or a new one."""
+        """Return the helper of a thread: its own, an idle one, or a new one. It is not idle now."""
         with self._lock:
             self._of = {name: helper for name, helper in self._of.items() if helper.alive}
             helper = self._of.get(client_id)
@@ -185,14 +201,24 @@ class HelperPrograms:
                 idle = [name for name, other in self._of.items() if not other.clients]
                 helper = self._of.pop(idle[0]) if idle else None
             if helper is not None:
+                helper.clients += 1
                 self._of[client_id] = helper
                 return helper
+        return self._started(client_id, clients=1)
+
+    def _release(self, helper: _Helper) -> None:
+        with self._lock:
+            helper.clients = max(0, helper.clients - 1)
+
+    def _started(self, name: str, clients: int = 0) -> _Helper:
+        """Start a helper under this name, with so many clients that are about to be opened."""
         helper = _Helper(self._argv, self._environment)
-        told = helper.ask(START_TIMEOUT_S, type="hello", protocol=PROTOCOL, **self._hello)
+        told = helper.ask(self._start_s, type="hello", protocol=PROTOCOL, **self._hello)
         if told.get("type") != "hello" or told.get("protocol") != PROTOCOL:
             raise helper.failed(f"hello was answered by {told!r:.80}, not by protocol {PROTOCOL}")
+        helper.clients = clients
         with self._lock:
-            self._of[client_id] = helper
+            self._of[name] = helper
         return helper
 
     def close(self) -> None:
@@ -206,10 +232,13 @@ class HelperPrograms:
 class LineClient:
     """A client in a helper program (:class:`~harness.deploy.clients.NodeClient`)."""
 
-    def __init__(self, helper: _Helper, place: Place, timeout_s: float) -> None:
+    def __init__(
+        self, helper: _Helper, place: Place, timeout_s: float, release: Callable[[], None]
+    ) -> None:
         self._helper = helper
         self._timeout_s = timeout_s
         self._client = place.name
+        self._release = release
         told = helper.ask(
             OPEN_TIMEOUT_S, type="open", client=place.name, node=place.name, address=place.ip
         )
@@ -217,7 +246,6 @@ class LineClient:
             raise ConnectionError(str(told.get("error", "the helper could not open a client")))
         if told.get("type") != OK:
             raise helper.failed(f"open was answered by {told!r:.80}, not by ok or fail")
-        helper.clients += 1
 
     def invoke(self, op: Op) -> Completion:
         """Carry out ``op`` in the helper; any failure of the helper is an ``info``."""
@@ -241,8 +269,8 @@ class LineClient:
         )
 
     def close(self) -> None:
-        """Close the client; its helper stays for others."""
-        self._helper.clients = max(0, self._helper.clients - 1)
+        """Close the client; its helper stays for others, from now on."""
         if self._helper.alive:
             with suppress(HelperError):
                 self._helper.ask(OPEN_TIMEOUT_S, type="close", client=self._client)
+        self._release()

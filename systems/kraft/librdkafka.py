@@ -18,6 +18,7 @@ from kraftwreck.harness.client import Completion
 from kraftwreck.harness.options import OptionError
 from kraftwreck.histories.operation import Op
 from kraftwreck.systems.kraft import properties
+from kraftwreck.systems.kraft.options import LIBRDKAFKA
 from kraftwreck.systems.kraft.workloads.log_client import (
     PARTITIONS,
     PREFIX,
@@ -27,11 +28,6 @@ from kraftwreck.systems.kraft.workloads.log_client import (
 )
 
 MISSING: Final = "confluent-kafka is missing: pip install confluent-kafka"
-UNREACHABLE: Final = "librdkafka cannot reach the hosts of a plain user: run kraftwreck as root"
-SLACK_S: Final = 2.0
-"""How long a report may come after ``delivery.timeout.ms``."""
-LONGEST_S: Final = 30.0
-"""How long a send waits at most, whatever the file says; its outcome is unknown then."""
 POLL_S: Final = 0.3
 READ_S: Final = 60.0
 """How long the final poll may take."""
@@ -46,8 +42,22 @@ UNSET: Final[Mapping[str, str]] = {
     properties.IN_FLIGHT: "1000000",
 }
 """The values of librdkafka for properties that a file leaves out."""
+DIALECT: Final = properties.Dialect(
+    aliases={
+        "request.required.acks": properties.ACKS,
+        "message.timeout.ms": properties.DELIVERY,
+        "message.send.max.retries": properties.RETRIES,
+        "max.in.flight": properties.IN_FLIGHT,
+    },
+    owned={
+        "test.mock.num.brokers": "the run's own brokers are used",
+        "delivery.report.only.error": "every send needs a report of its outcome",
+        "plugin.library.paths": properties.OWN_CODE,
+    },
+    defaults={**properties.DEFAULTS, "topic.metadata.refresh.interval.ms": "1000"},
+)
 _CONNECTING: Final[Mapping[str, str]] = {
-    name: value for name, value in properties.DEFAULTS.items() if name != properties.DELIVERY
+    name: value for name, value in DIALECT.defaults.items() if name != properties.DELIVERY
 }
 _PRODUCERS_OWN: Final = "request.timeout.ms"
 _TRUE: Final = frozenset({"true", "t", "1"})
@@ -61,12 +71,13 @@ class Librdkafka:
     file: Path | None
     given: Mapping[str, str]
     version: str
+    name: str = LIBRDKAFKA
 
     @classmethod
     def of(cls, file: Path | None) -> Librdkafka:
         """Read ``file`` and try it. Raises OptionError, one line, without the library, or for a
         property that it refuses."""
-        given = {} if file is None else properties.read(file)
+        given = {} if file is None else properties.read(file, DIALECT)
         if find_spec("confluent_kafka") is None:
             raise OptionError(MISSING)
         import confluent_kafka
@@ -84,25 +95,43 @@ class Librdkafka:
 
     def settings(self) -> dict[str, str]:
         """Return the properties of a producer, without its brokers."""
-        return {**properties.DEFAULTS, **self.given}
+        return DIALECT.settings(self.given)
 
     def patience_s(self) -> float:
         """Return how long a send waits for the reports of its records."""
-        timeout_s = float(self.settings()[properties.DELIVERY]) / 1000
-        return min(LONGEST_S, timeout_s + SLACK_S) if timeout_s else LONGEST_S
+        return DIALECT.patience_s(self.given)
 
     def facts(self, topics: Mapping[str, str]) -> dict[str, Any]:
         """Return what ``test.json`` says of the clients of a run."""
         idempotent = self.given.get(properties.IDEMPOTENCE, "false").lower() in _TRUE
         effective = {**UNSET, **self.given, properties.IDEMPOTENCE: str(idempotent).lower()}
-        return {
-            "name": "librdkafka",
-            "version": self.version,
-            "file": None if self.file is None else str(self.file),
-            "properties": dict(self.given),
-            "defaults": {n: v for n, v in properties.DEFAULTS.items() if n not in self.given},
-            "risks": properties.risks(effective, topics),
-        }
+        told = DIALECT.facts(self.file, self.given, effective, topics)
+        return {"name": self.name, "version": self.version, **told}
+
+    def fetch(self, say: Callable[[str], None]) -> None:
+        """Fetch nothing: the library is installed."""
+
+    def opened(
+        self, servers: str, brokers: int, topics: Mapping[str, str], threads: int
+    ) -> RecordClients:
+        """Return the clients of a run with these brokers."""
+        return RecordClients(self, servers, Topics(servers, brokers, topics))
+
+
+@dataclass
+class RecordClients:
+    """The clients of one run; they share ``topics``."""
+
+    client: Librdkafka
+    servers: str
+    topics: Topics
+
+    def client_of(self, thread: int) -> RecordsClient:
+        """Return the client of one thread."""
+        return RecordsClient(self.client, self.servers, self.topics)
+
+    def close(self) -> None:
+        """Do nothing: each client is closed by its thread."""
 
 
 class Topics:

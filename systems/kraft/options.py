@@ -23,6 +23,7 @@ PRODUCE: Final = "produce"
 """The workload of records, which needs brokers that store them."""
 OWN_CLIENT: Final = "own"
 LIBRDKAFKA: Final = "librdkafka"
+JAVA: Final = "java"
 MOST_BROKERS: Final = 3
 """The most brokers that the seed of a simulated run chooses."""
 
@@ -53,11 +54,11 @@ _RUN = (
         name="client",
         about="Client of -w produce on hosts.",
         default=OWN_CLIENT,
-        words=(OWN_CLIENT, LIBRDKAFKA),
+        words=(OWN_CLIENT, LIBRDKAFKA, JAVA),
     ),
     OwnOption(
         name="properties",
-        about="Properties of its producers, as NAME=VALUE lines; --client librdkafka needs none.",
+        about="Properties of its producers, as NAME=VALUE lines; needs another client than own.",
         default="",
         file=True,
     ),
@@ -174,7 +175,9 @@ class KraftOptions:
             topics=_topics(found),
         )
         if mine.properties is not None and mine.client == OWN_CLIENT:
-            raise OptionError(f"--properties needs another client: add --client {LIBRDKAFKA}")
+            raise OptionError(
+                f"--properties needs another client: add --client {LIBRDKAFKA} or {JAVA}"
+            )
         if mine.combined and mine.brokers:
             raise OptionError("--combined and --brokers cannot be combined")
         return mine

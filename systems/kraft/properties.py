@@ -2,13 +2,15 @@
 
 The file is Java's: ``name=value`` lines, ``#`` and ``!`` begin comments. The harness owns some of
 them (:data:`OWNED`), and gives shorter time-outs where the file names none (:data:`DEFAULTS`).
+Clients differ in their names and defaults (:class:`Dialect`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kraftwreck.harness.options import OptionError
 
@@ -26,33 +28,69 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "request.timeout.ms": "2000",
     "reconnect.backoff.max.ms": "500",
     "socket.connection.setup.timeout.ms": "2000",
-    "topic.metadata.refresh.interval.ms": "1000",
 }
 """Faults last seconds, so a client must not wait for minutes; the file's values come first."""
 
-_ALIASES: Final[Mapping[str, str]] = {
-    "request.required.acks": ACKS,
-    "message.timeout.ms": DELIVERY,
-    "message.send.max.retries": RETRIES,
-    "max.in.flight": IN_FLIGHT,
-}
-"""Names that librdkafka takes for the same property."""
-
 _FINDS_BROKERS: Final = "the run's own brokers are used"
-_HEARS: Final = "every send needs a report of its outcome"
 _NONE_SPOKEN: Final = "the brokers offer neither encryption nor authentication"
+OWN_CODE: Final = "only the client's own code runs"
 OWNED: Final[Mapping[str, str]] = {
     "bootstrap.servers": _FINDS_BROKERS,
     "metadata.broker.list": _FINDS_BROKERS,
-    "test.mock.num.brokers": _FINDS_BROKERS,
     "client.id": "the run names its clients",
-    "delivery.report.only.error": _HEARS,
-    "plugin.library.paths": "only the client's own code runs",
     "security.protocol": _NONE_SPOKEN,
     "transactional.id": "the brokers have no transactions",
 }
-"""Properties that a file must leave out, with the reason."""
+"""Properties that a file of any client must leave out, with the reason."""
 _OWNED_FAMILIES: Final[Mapping[str, str]] = {"sasl.": _NONE_SPOKEN, "ssl.": _NONE_SPOKEN}
+
+SLACK_S: Final = 2.0
+"""How long a report may come after ``delivery.timeout.ms``."""
+LONGEST_S: Final = 30.0
+"""How long a send waits at most, whatever the file says; its outcome is unknown then."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The properties of one client: other names for the same property (``aliases``), those that a
+    file must leave out beside :data:`OWNED`, and ``defaults`` of a run."""
+
+    aliases: Mapping[str, str]
+    owned: Mapping[str, str]
+    defaults: Mapping[str, str]
+
+    def owner(self, name: str) -> str | None:
+        """Return why a file must leave ``name`` out, if so."""
+        for family, reason in _OWNED_FAMILIES.items():
+            if name.startswith(family):
+                return reason
+        return OWNED.get(name) or self.owned.get(name)
+
+    def settings(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return the properties of a producer with a file that has ``given``, without brokers."""
+        return {**self.defaults, **given}
+
+    def patience_s(self, given: Mapping[str, str]) -> float:
+        """Return how long a send waits for the reports of its records."""
+        timeout_s = float(self.settings(given)[DELIVERY]) / 1000
+        return min(LONGEST_S, timeout_s + SLACK_S) if timeout_s else LONGEST_S
+
+    def facts(
+        self,
+        file: Path | None,
+        given: Mapping[str, str],
+        effective: Mapping[str, str],
+        topics: Mapping[str, str],
+    ) -> dict[str, Any]:
+        """Return what ``test.json`` says of a file; ``effective`` has all values that matter."""
+        return {
+            "file": None if file is None else str(file),
+            "properties": dict(given),
+            "defaults": {n: v for n, v in self.defaults.items() if n not in given},
+            "risks": risks(effective, topics),
+        }
+
+
 _POLLS: Final = ("poll-skip", "nonmonotonic-poll", "int-poll-skip", "int-nonmonotonic-poll")
 """Consumers see them in a log that was rewritten, or that has a value twice."""
 _LOSSES: Final = ("lost-write", "unseen", "inconsistent-offsets", *_POLLS)
@@ -60,7 +98,7 @@ _REPEATS: Final = ("duplicate", *_POLLS)
 _ORDERS: Final = ("nonmonotonic-send", "int-nonmonotonic-send")
 
 
-def read(path: Path) -> dict[str, str]:
+def read(path: Path, dialect: Dialect) -> dict[str, str]:
     """Return the properties in ``path``, with one name for each.
 
     Raises :class:`OptionError`, one line, for a file or a line that cannot be read, and for a
@@ -84,8 +122,8 @@ def read(path: Path) -> dict[str, str]:
         given, equals, value = (part.strip() for part in line.partition("="))
         if not equals or not given or line.endswith("\\"):
             raise OptionError(f"{place}: {line[:60]!r} must be NAME=VALUE on one line")
-        name = _ALIASES.get(given, given)
-        if (reason := _owner(name)) is not None:
+        name = dialect.aliases.get(given, given)
+        if (reason := dialect.owner(name)) is not None:
             raise OptionError(f"{place}: leave {given} out: {reason}")
         if name in found:
             raise OptionError(f"{place}: {given} is given twice")
@@ -96,13 +134,6 @@ def read(path: Path) -> dict[str, str]:
             " use 1 or all"
         )
     return found
-
-
-def _owner(name: str) -> str | None:
-    for family, reason in _OWNED_FAMILIES.items():
-        if name.startswith(family):
-            return reason
-    return OWNED.get(name)
 
 
 def risks(client: Mapping[str, str], topics: Mapping[str, str]) -> dict[str, list[str]]:

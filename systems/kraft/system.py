@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +27,18 @@ from kraftwreck.harness.system import Deployed, Seen
 from kraftwreck.harness.workload import ClientSetting, Speaking, Workload
 from kraftwreck.nemesis.families.network import LINKS, RELAY
 from kraftwreck.systems.kraft.client import KafkaClient
-from kraftwreck.systems.kraft.librdkafka import UNREACHABLE, Librdkafka
+from kraftwreck.systems.kraft.java_client import JavaClient
+from kraftwreck.systems.kraft.librdkafka import Librdkafka
 from kraftwreck.systems.kraft.options import (
     CONTROLLER,
+    JAVA,
     LIBRDKAFKA,
     PRODUCE,
     KraftLayout,
     KraftOptions,
 )
 from kraftwreck.systems.kraft.pace import pace, properties
-from kraftwreck.systems.kraft.records import Records
+from kraftwreck.systems.kraft.records import Foreign, Records
 from kraftwreck.systems.kraft.remote.deployment import Deployment
 from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
 from kraftwreck.systems.kraft.remote.settings import Settings
@@ -96,12 +98,8 @@ class KraftDeployment:
         """Return the client of one thread."""
         assert isinstance(workload, Speaking)
         if isinstance(workload, ProduceWorkload):
-            return self._records.client(workload, setting, self._bootstrap())
+            return self._records.client(workload, setting)
         return workload.client(setting)
-
-    def _bootstrap(self) -> str:
-        addresses = map(self.deployment.broker_address, self.deployment.brokers)
-        return ",".join(f"{ip}:{port}" for ip, port in addresses)
 
     def clocks(self) -> Mapping[str, int]:
         """Return each host's monotonic clock minus ours, in microseconds."""
@@ -210,7 +208,8 @@ class KraftDeployment:
         self.deployment.collect(run)
 
     def close(self) -> None:
-        """End all connections and sessions."""
+        """End all clients, connections and sessions."""
+        self._records.close()
         for clients in (self._probes, self._watchers, self._broker_probes):
             for client in clients.values():
                 client.close()
@@ -224,6 +223,13 @@ def _network_drivers(options: RunOptions) -> frozenset[str]:
         return frozenset()
     drivers = {LINKS: "packets", RELAY: "messages"}
     return frozenset(drivers[each] for each in drivers.keys() - set(options.lacking))
+
+
+def _foreign(own: KraftOptions) -> Foreign | None:
+    """Return the client of records, if it is not ours."""
+    if own.client == JAVA:
+        return JavaClient.of(own.properties)
+    return Librdkafka.of(own.properties) if own.client == LIBRDKAFKA else None
 
 
 class Kraft:
@@ -258,8 +264,12 @@ class Kraft:
         """Return the system with these options. Raises OptionError, one line, for a wrong option
         of its own, or for properties that the client of records refuses."""
         own = KraftOptions.parsed(given)
-        foreign = Librdkafka.of(own.properties) if own.client == LIBRDKAFKA else None
-        return Kraft(Records(own.topics, foreign))
+        return Kraft(Records(own.topics, _foreign(own)))
+
+    def fetch(self, say: Callable[[str], None]) -> None:
+        """Fetch the client of records unless it is there, before any host is up."""
+        if self._records.foreign is not None:
+            self._records.foreign.fetch(say)
 
     def facts(self, options: RunOptions) -> Mapping[str, Any]:
         """Return how soon brokers miss each other, and what the clients' configuration allows."""
@@ -283,8 +293,12 @@ class Kraft:
         Nothing is left running when this raises (``RemoteError``, one line).
         """
         own = KraftOptions.of(options)
-        if self._records.foreign is not None and any(host.gateway for host in hosts):
-            raise OptionError(UNREACHABLE)
+        foreign = self._records.foreign
+        if foreign is not None and any(host.gateway for host in hosts):
+            raise OptionError(
+                f"--client {foreign.name} cannot reach the hosts of a plain user:"
+                " run kraftwreck as root"
+            )
         snapshots = SNAPSHOTS if options.snapshots else {}
         hurry = properties(pace(options.seed)) if options.workload == PRODUCE else {}
         settings = Settings(
@@ -304,10 +318,14 @@ class Kraft:
         deployment = Deployment(hosts, settings)
         try:
             deployment.install_and_start()
+            addresses = map(deployment.broker_address, deployment.brokers)
+            servers = ",".join(f"{ip}:{port}" for ip, port in addresses)
+            self._records.open(servers, own.brokers, options.seed, options.concurrency)
             return KraftDeployment(deployment, self._records)
         except BaseException:
             with contextlib.suppress(RemoteError):
                 deployment.stop_all()
+            self._records.close()
             deployment.close()
             raise
 

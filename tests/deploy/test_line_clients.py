@@ -129,3 +129,31 @@ def test_a_helper_that_does_not_exist_or_speaks_another_protocol_is_one_line() -
         assert told.type == "info"
         assert error in str(told.error)
         programs.close()
+
+
+def test_helpers_that_were_started_early_go_to_the_threads_that_need_them(
+    programs: HelperPrograms,
+) -> None:
+    programs.start(2)
+    early = set(programs._of.values())
+    clients = [programs.client(N1, thread, 5.0) for thread in ("t1", "t2", "t3")]
+    used = list(programs._of.values())
+    assert len(set(used)) == 3
+    assert early < set(used)
+    for client in clients:
+        client.close()
+    assert {helper.clients for helper in used} == {0}
+
+
+def test_a_helper_is_not_idle_between_its_choice_and_the_first_request(
+    programs: HelperPrograms,
+) -> None:
+    programs.start(1)
+    chosen = programs._helper("t1")
+    assert programs._helper("t2") is not chosen
+
+
+def test_a_helper_that_does_not_open_a_client_is_idle_again(programs: HelperPrograms) -> None:
+    with pytest.raises(ConnectionError):
+        programs.client(N9, "t1", 5.0)
+    assert [helper.clients for helper in programs._of.values()] == [0]

@@ -44,7 +44,7 @@ def test_without_a_compiler_one_line_says_what_to_install(
         etcd.module().download(tmp_path, tmp_path)
     assert told.value.exit_code == BAD_ARGUMENTS
     with pytest.raises(MissingToolError, match="javac is missing: apt-get install") as told:
-        kafka_java.Compiled().download(tmp_path, tmp_path)
+        kafka_java.program().download(tmp_path, tmp_path)
     assert told.value.exit_code == BAD_ARGUMENTS
 
 

@@ -1,4 +1,4 @@
-"""Properties of a user's client: what is refused before hosts are up, and what they allow."""
+"""Properties of a user's librdkafka: what is refused before hosts are up, and what they allow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from kraftwreck.harness.options import OptionError, RunOptions
 from kraftwreck.histories.operation import Op
 from kraftwreck.systems.kraft import librdkafka
-from kraftwreck.systems.kraft.librdkafka import UNSET, Librdkafka, RecordsClient, outcome
+from kraftwreck.systems.kraft.librdkafka import DIALECT, UNSET, Librdkafka, RecordsClient, outcome
 from kraftwreck.systems.kraft.options import PRODUCE, KraftOptions
 from kraftwreck.systems.kraft.properties import read, risks
 from kraftwreck.systems.kraft.simulated.simulator import SIMULATOR
@@ -34,7 +34,7 @@ def with_file(folder: Path, text: str, *own: str) -> tuple[str, ...]:
 def test_comments_and_aliases_are_read(tmp_path: Path) -> None:
     file = tmp_path / "p"
     file.write_text("# of mine\n\n! too\n request.required.acks = 1 \nlinger.ms=5\n")
-    assert read(file) == {"acks": "1", "linger.ms": "5"}
+    assert read(file, DIALECT) == {"acks": "1", "linger.ms": "5"}
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,11 @@ def test_a_file_that_cannot_be_used_is_refused_in_one_line(
 
 def test_a_file_that_is_missing_or_no_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="No such file"):
-        read(tmp_path / "none")
+        read(tmp_path / "none", DIALECT)
     file = tmp_path / "bytes"
     file.write_bytes(b"acks=\xff")
     with pytest.raises(OptionError, match="not UTF-8"):
-        read(file)
+        read(file, DIALECT)
 
 
 def test_without_the_library_nothing_begins(
