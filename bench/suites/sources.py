@@ -58,7 +58,10 @@ def _by_apt(source: Source, folder: Path) -> None:
 
 
 def _call(command: list[str], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=FETCH_S)
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=FETCH_S)
+    except FileNotFoundError:
+        raise SystemExit(f"{command[0]} is missing; the suites need Debian's tools") from None
     if done.returncode:
         raise SystemExit(f"{command[0]} failed: {(done.stderr or done.stdout).strip()[-500:]}")
 

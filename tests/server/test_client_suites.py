@@ -78,6 +78,12 @@ def test_a_source_is_fetched_and_unpacked_once(
     assert fetched == [KAFKA_PYTHON.name]
 
 
+def test_a_missing_tool_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SystemExit, match=r"^apt-get is missing"):
+        sources.LIBRDKAFKA.fetch(sources.LIBRDKAFKA, tmp_path)
+
+
 def test_another_archive_is_refused(tmp_path: Path) -> None:
     archive = tmp_path / KAFKA_PYTHON.archive
     archive.write_bytes(b"something else")
