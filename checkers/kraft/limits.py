@@ -256,6 +256,10 @@ CHANGED_US: Final = 60_000_000
 IN_SERVICE_US: Final = 45_000_000
 """How long brokers may take to return to service: the sessions of their predecessors must end."""
 
+SERVING_US: Final = 30_000_000
+"""How long, from then on, partitions that do not serve may show no progress: the requests of
+followers and of leaders to the controller, and their retries, take a few seconds at most."""
+
 LIMITS: Final = (
     RESIGNATION,
     CHECK_QUORUM,

@@ -14,11 +14,12 @@ from kraftwreck.nodes.protocol.errors import NONE, NOT_ENOUGH_REPLICAS
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication.effects import OffsetPart
 from kraftwreck.nodes.replication.events import Assignment
+from kraftwreck.nodes.replication.following import Following
 from kraftwreck.nodes.replication.headers import Batch
 from kraftwreck.nodes.replication.in_sync import Remote
 from kraftwreck.nodes.replication.partition import Appended, Partition
 from kraftwreck.nodes.replication.producers import Producers
-from kraftwreck.nodes.replication.requests import Producing
+from kraftwreck.nodes.replication.requests import Fetching, Producing
 from kraftwreck.nodes.server import replica_fetches
 from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign
@@ -115,6 +116,33 @@ def forgets_the_last_batch(patch: Patch) -> None:
     patch.setattr(PartitionFiles, "_open", planted)
 
 
+def lets_no_replica_return(patch: Patch) -> None:
+    """A replica that left the ISR never enters it again."""
+    patch.setattr(Partition, "maybe_expand", lambda self, broker: None)
+
+
+def keeps_a_high_watermark_over_truncation(patch: Patch) -> None:
+    """A follower cuts its log, and not its high watermark, which it had taken to its end."""
+    truncate = Following._truncate
+
+    def planted(self: Following, end: int) -> None:
+        reached = self.log.end
+        truncate(self, end)
+        self.partition.hw = reached
+
+    patch.setattr(Following, "_truncate", planted)
+
+
+def lets_fetches_wait_too_long(patch: Patch) -> None:
+    began = Fetching.__init__
+
+    def planted(self: Fetching, *args: Any) -> None:
+        began(self, *args)
+        self.deadline += 5_000_000
+
+    patch.setattr(Fetching, "__init__", planted)
+
+
 PLANTED: list[tuple[Callable[[Patch], None], str]] = [
     (acknowledges_at_once, "D1"),
     (appends_retries_again, "D2"),
@@ -130,6 +158,9 @@ PLANTED: list[tuple[Callable[[Patch], None], str]] = [
     (says_another_end_each_time, "D13"),
     (shrinks_to_the_leader, "D14"),
     (forgets_the_last_batch, "F1"),
+    (keeps_a_high_watermark_over_truncation, "D5"),
+    (lets_no_replica_return, "L13"),
+    (lets_fetches_wait_too_long, "L13"),
 ]
 
 

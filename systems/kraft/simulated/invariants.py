@@ -37,6 +37,7 @@ from kraftwreck.systems.kraft.simulated.answer_watch import AnswerWatch
 from kraftwreck.systems.kraft.simulated.binding import disk_of
 from kraftwreck.systems.kraft.simulated.durable_logs import DurableLogs
 from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
+from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
 from kraftwreck.systems.kraft.simulated.record_answers import RecordAnswers
 from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch
 from kraftwreck.systems.kraft.simulated.request_watch import RequestWatch
@@ -74,8 +75,10 @@ class Invariants:
         self.answers = AnswerWatch(world, self.failures)
         self.service = ServiceWatch(world, self.failures)
         self.records = RecordWatch(world, self.failures)
+        self.partitions: PartitionService | None = None
         if self.records.watches:
             RecordAnswers(world, self.failures, self.records)
+            self.partitions = PartitionService(world, self.failures, self.records.logs)
         self._world = world
         self._check_quorum = fetch_timeout_ms * 1500
         self._granted: dict[tuple[int, bytes, int], tuple[int, bytes]] = {}
@@ -114,6 +117,8 @@ class Invariants:
         self.elections.finish()
         self.requests.finish()
         self.records.finish()
+        if self.partitions is not None:
+            self.partitions.finish()
 
     # --- traces -----------------------------------------------------------------------
 

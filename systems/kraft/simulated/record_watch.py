@@ -162,6 +162,8 @@ class RecordWatch:
                 f"{where}: the core has {log.start} to {log.end}, the disk {expected.start} to"
                 f" {expected.end}",
             )
+        if partition.hw > log.end:
+            self.fail("D5", f"{where}: high watermark {partition.hw} above the log end {log.end}")
         if log.start > partition.hw:
             self.fail("D11", f"{where}: log start {log.start} above high watermark {partition.hw}")
         if before is not None and log.start < before.start and key not in self.lost:
@@ -170,6 +172,8 @@ class RecordWatch:
         self._judge_batches(where, key, expected, before)
         if partition.leading:
             self._judge_leader(host, node, partition, expected, before)
+        elif key not in self.lost:
+            self._agrees(where, partition, expected)
 
     def _judge_epochs(self, where: str, partition: Partition, expected: RecordLog) -> None:
         """D7: the epochs are those of the batches, and perhaps a last one without records."""

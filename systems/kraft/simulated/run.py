@@ -193,6 +193,8 @@ def _wind_down(
         while watch.service.missing() and world.now < deadline:
             world.run(min(world.now + SECOND // 4, deadline))
         watch.service.judge(IN_SERVICE_US // SECOND)
+    if watch.partitions is not None and not watch.service.missing():
+        watch.partitions.settle()
     driver.run_final(final)
     world.run(world.now + FINAL_LIMIT, stop=lambda: driver.idle)
     driver.abandon()
