@@ -2,7 +2,7 @@
 
 All faults have ended and all brokers are in service. Then a partition that anybody may lead gets a
 leader, its replicas join the ISR and get its whole log, and no request waits beyond its own time.
-What counts is progress: a partition may need longer, as long as something changes.
+A partition may need longer while it makes progress.
 """
 
 from __future__ import annotations
