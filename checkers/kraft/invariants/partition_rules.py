@@ -18,8 +18,11 @@ from kraftwreck.checkers.kraft.invariants.broker_rules import LARGEST_BATCH
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
 from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.checkers.suspicion import in_virtual_time
 from kraftwreck.nodes.log.uuids import LOST
 
+ALL = None
+"""An election of all topics, where others have a name."""
 SHRINK_KEEPS_EPOCH = 12
 """From this metadata.version (3.6-IV0) on a smaller ISR does not bump the leader epoch."""
 
@@ -30,8 +33,7 @@ class PartitionRules:
     def __init__(self, report: Report, run: RunData) -> None:
         self.states: dict[tuple[bytes, int, int], Partition] = {}
         self._report = report
-        # Topics for which a request asked for an unclean election, which permits it.
-        self._unclean = {c.key for c in run.calls if c.f == "elect" and c.argument == UNCLEAN}
+        self._unclean = _asked_unclean(run)
         self._asked = AskedReassignments(run)
         self._touched: set[PartitionKey] = set()
         self._leaderless: set[PartitionKey] = set()
@@ -150,7 +152,8 @@ class PartitionRules:
         last_known = not old.isr and old.last_known_elr == (new.leader,)
         topic_id = step.change.key[0] if step.change is not None else b""
         allowed = is_true(model.config(topic_id, "unclean.leader.election.enable"))
-        if not (allowed or last_known or step.model.names.get(topic_id) in self._unclean):
+        asked = step.model.names.get(topic_id) in self._unclean or ALL in self._unclean
+        if not (allowed or last_known or asked):
             report.broken(
                 "C6",
                 f"{name}: leader {new.leader} was neither in the ISR {list(old.isr)} nor in the "
@@ -288,3 +291,21 @@ def _acceptable(model: MetadataModel, partition: Partition, broker_id: int) -> b
     if directory <= LOST:
         return directory != LOST
     return not broker.directories or directory in broker.directories
+
+
+def _asked_unclean(run: RunData) -> set[str | None]:
+    """Return the topics for which an unclean election was requested, which permits it.
+
+    The simulator captures each request that arrives. Elsewhere input logs may have lost some, so
+    the operations of clients count, too.
+    """
+    topics: set[str | None] = set()
+    capture = run.capture
+    for message in capture.messages if capture is not None else ():
+        request = message.request
+        if message.api == "ElectLeaders" and request and request.get("election_type") == UNCLEAN:
+            wanted = request["topic_partitions"]
+            topics.update([ALL] if wanted is None else [each["topic"] for each in wanted])
+    if capture is None or capture.dropped or not in_virtual_time(run.test):
+        topics.update(c.key for c in run.calls if c.f == "elect" and c.argument == UNCLEAN)
+    return topics

@@ -17,6 +17,8 @@ from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
 from kraftwreck.systems.kraft.simulated.binding import disk_of
 from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
 
+_ON_ARRIVAL = frozenset((*APIS, "ElectLeaders"))
+
 
 def listen(world: World) -> Capture:
     """Return the capture that will hold the messages of ``world``.
@@ -49,7 +51,7 @@ def listen(world: World) -> Capture:
         capture.api(now, -1, host.id, call.request.api, call.request.body, body, sent)
 
     def on_call(call: ClientCall) -> None:
-        if call.request.api in APIS:
+        if call.request.api in _ON_ARRIVAL:
             sent = call.sent * 1000
             capture.api(
                 world.now * 1000, -1, call.node, call.request.api, call.request.body, None, sent

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kraftwreck.checkers.kraft.invariants import check
+from kraftwreck.checkers.kraft.recorded.capture import Capture
 from kraftwreck.checkers.recorded.run_data import RunData
 from tests.checkers.breaks import broken
 
@@ -212,6 +213,13 @@ def test_c4_the_last_member_leaves_the_isr(
     assert broken(make_run(None, cluster)) == (set() if eligible else {"C4"})
 
 
+def elected_uncleanly(cluster: Any, records: Any) -> None:
+    """Elect a leader of topic t from outside the ISR, which its settings do not allow."""
+    cluster.write(records.change(isr=[1]))
+    cluster.write(records.change(leader=-1), records.fence(1, cluster.epochs[1], 1))
+    cluster.write(records.change(isr=[2], leader=2, leader_recovery_state=1))
+
+
 @pytest.mark.parametrize(
     ("kind", "key", "allowed"), [(1, "t", True), (0, "t", False), (1, "other", False)]
 )
@@ -225,10 +233,50 @@ def test_c6_an_unclean_leader_that_was_asked_for(
     allowed: bool,
 ) -> None:
     history.did(0, "elect", kind, key=key)
-    cluster.write(records.change(isr=[1]))
-    cluster.write(records.change(leader=-1), records.fence(1, cluster.epochs[1], 1))
-    cluster.write(records.change(isr=[2], leader=2, leader_recovery_state=1))
+    elected_uncleanly(cluster, records)
     assert broken(make_run(history, cluster)) == (set() if allowed else {"C6"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "topics", "allowed"),
+    [(1, ["t"], True), (1, None, True), (0, ["t"], False), (1, ["other"], False)],
+)
+def test_c6_permission_is_a_request_whatever_the_operation_was_called(
+    cluster: Any,
+    records: Any,
+    capture: Capture,
+    make_run: Callable[..., Any],
+    kind: int,
+    topics: list[str] | None,
+    allowed: bool,
+) -> None:
+    """An answer is not needed: the request may be carried out without one."""
+    wanted = None if topics is None else [{"topic": t, "partitions": [0]} for t in topics]
+    body = {"election_type": kind, "topic_partitions": wanted, "timeout_ms": 1000}
+    capture.api(0, -1, 1, "ElectLeaders", body, None, 0)
+    elected_uncleanly(cluster, records)
+    run = make_run(None, cluster, capture=capture, simulated=True)
+    assert ("C6" not in broken(run)) == allowed
+
+
+@pytest.mark.parametrize(
+    ("simulated", "dropped", "allowed"), [(True, 0, False), (True, 1, True), (False, 0, True)]
+)
+def test_c6_an_operation_is_a_permission_where_requests_may_be_missing(
+    cluster: Any,
+    records: Any,
+    history: Any,
+    capture: Capture,
+    make_run: Callable[..., Any],
+    simulated: bool,
+    dropped: int,
+    allowed: bool,
+) -> None:
+    history.did(0, "elect", 1, key="t")
+    capture.dropped = dropped
+    elected_uncleanly(cluster, records)
+    run = make_run(history, cluster, capture=capture, simulated=simulated)
+    assert ("C6" not in broken(run)) == allowed
 
 
 def test_c6_a_replica_that_one_reassignment_added_and_another_kept(
