@@ -97,6 +97,8 @@ class ImageChanges:
             segment_bytes=given("segment.bytes"),
             segment_ms=given("segment.ms"),
             index_interval_bytes=given("index.interval.bytes"),
+            flush_messages=number("flush.messages"),
+            flush_ms=number("flush.ms"),
         )
 
 

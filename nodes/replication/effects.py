@@ -2,6 +2,7 @@
 
 Writes to logs of users go to the page cache: a broker that is killed keeps them, a host that loses
 power may not. So an answer may follow a write at once, but never precede one of the same step.
+Where a topic wants more, the answer waits for FlushLog (``nodes.replication.flushing``).
 WriteEpochs alone is durable before the next effect (fsync).
 """
 
@@ -54,6 +55,14 @@ class Append:
 
     key: PartitionKey
     batch: Batch
+
+
+@dataclass(slots=True)
+class FlushLog:
+    """Make all of the log durable, in time; LogFlushed with this ``number`` follows."""
+
+    key: PartitionKey
+    number: int
 
 
 @dataclass(slots=True)
@@ -280,6 +289,7 @@ Effect = (
     | ShapeLog
     | RemoveLog
     | Append
+    | FlushLog
     | Truncate
     | StartAt
     | DeleteUpTo

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
+
+UNLIMITED: Final = (1 << 63) - 1
+"""The value of a config that limits nothing."""
 
 # --- from the metadata image ------------------------------------------------------------
 
@@ -32,7 +36,8 @@ class Assignment:
 class Settings:
     """The configs of a topic that matter here. -1: no limit; None: the broker's own property.
 
-    ``min_insync`` is a number of replicas, ``*_ms`` are milliseconds, the others bytes.
+    ``min_insync`` is a number of replicas, ``flush_messages`` one of records, ``*_ms`` are
+    milliseconds, the others bytes. ``flush_*`` are UNLIMITED if the page cache is to decide.
     """
 
     min_insync: int = 1
@@ -42,6 +47,8 @@ class Settings:
     segment_bytes: int | None = None
     segment_ms: int | None = None
     index_interval_bytes: int | None = None
+    flush_messages: int = UNLIMITED
+    flush_ms: int = UNLIMITED
 
 
 @dataclass(slots=True, frozen=True)
@@ -75,7 +82,8 @@ class LogOpened:
 
     ``epochs`` are (epoch, start offset), ascending. ``producers`` are the headers that rebuild the
     state of producers: for each one its last five batches, in the order of the log; a snapshot of
-    the same is equivalent. ``high_watermark`` is that of the checkpoint, 0 if there is none.
+    the same is equivalent. ``high_watermark`` is that of the checkpoint, 0 if there is none. All
+    below ``durable_end`` is on the disk.
     """
 
     key: PartitionKey
@@ -84,6 +92,7 @@ class LogOpened:
     epochs: tuple[tuple[int, int], ...]
     producers: tuple[Batch, ...]
     high_watermark: int
+    durable_end: int = 0
 
 
 @dataclass(slots=True)
@@ -109,6 +118,20 @@ class AppendFailed:
     """
 
     key: PartitionKey
+    end_offset: int
+
+
+@dataclass(slots=True)
+class LogFlushed:
+    """The answer to FlushLog ``number``; 0 if nobody asked: all below ``end_offset`` is on disk.
+
+    That may be less than the log had when it was asked: the disk had no room. ``cuts`` is how often
+    Truncate and StartAt had shortened the log since it was opened.
+    """
+
+    key: PartitionKey
+    number: int
+    cuts: int
     end_offset: int
 
 
@@ -255,7 +278,15 @@ Request = (
 )
 """The requests of clients and followers."""
 
-FromShell = LogOpened | SegmentClosed | AppendFailed | FetchAnswered | OffsetsAnswered | Request
+FromShell = (
+    LogOpened
+    | SegmentClosed
+    | AppendFailed
+    | LogFlushed
+    | FetchAnswered
+    | OffsetsAnswered
+    | Request
+)
 """The events of the shell; all others come from the broker itself."""
 
 Event = Tick | Published | AlterPartitionAnswered | FromShell

@@ -58,6 +58,12 @@ class Fetchers:
             if not parts:
                 del self._leaders[old.leader]
 
+    def flushed(self, key: PartitionKey) -> None:
+        """Go on with a partition whose fetch waited for a flush."""
+        each = self._following.get(key)
+        if each is not None:
+            each.flushed(self._with.now)
+
     def delay(self, key: PartitionKey) -> None:
         """Fetch this partition later, since its batches cannot be written now."""
         each = self._following.get(key)
@@ -110,7 +116,7 @@ class Fetchers:
         for leader, parts in self._leaders.items():
             if leader in self._busy:
                 continue
-            due = [each for each in parts.values() if each.due <= now]
+            due = [each for each in parts.values() if each.due <= now and each.may_fetch()]
             asks = tuple((each.partition.key, each.epoch) for each in due if each.asks)
             if not due:
                 continue

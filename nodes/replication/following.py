@@ -26,10 +26,10 @@ class Following:
     """The fetch state of one partition. It is made again when the leader or its epoch changes.
 
     ``due`` is the time (µs) of the next fetch; ``asks`` means that the leader's offsets are needed
-    first.
+    first. ``held``: no fetch is due before a flush ends, because each one acknowledges the log.
     """
 
-    __slots__ = ("asks", "due", "epoch", "leader", "partition")
+    __slots__ = ("asks", "due", "epoch", "held", "leader", "partition")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -37,6 +37,7 @@ class Following:
         self.epoch = partition.assignment.leader_epoch
         self.due = 0
         self.asks = False
+        self.held = False
 
     @property
     def log(self) -> LogView:
@@ -44,6 +45,17 @@ class Following:
         log = self.partition.log
         assert log is not None
         return log
+
+    def may_fetch(self) -> bool:
+        """Return whether this replica may vouch for its log, else hold the fetch back."""
+        if self.partition.vouched < self.log.end:
+            self.due, self.held = NEVER, True
+        return not self.held
+
+    def flushed(self, now: int) -> None:
+        """Go on if it was only the flush that held the fetch back."""
+        if self.held and self.partition.vouched >= self.log.end:
+            self.due, self.held = now, False
 
     def request(self) -> FetchPart:
         """Return the next fetch: from the end of the log on, with the epoch before it."""
@@ -104,6 +116,8 @@ class Following:
                 break
             log.append(batch, partition.hw)
             ours.effects.append(Append(partition.key, batch))
+        if part.batches:
+            partition.grown()
         if epochs != (len(log.epochs.entries), log.epochs.latest):
             ours.effects.append(WriteEpochs(partition.key, tuple(log.epochs.entries)))
         partition.hw = max(partition.hw, min(log.end, part.high_watermark))
@@ -128,6 +142,7 @@ class Following:
             return
         ours.effects.append(Truncate(partition.key, end))
         if log.truncate(end):
+            partition.durability.cut(log.end)
             ours.effects.append(WriteEpochs(partition.key, tuple(log.epochs.entries)))
             partition.hw = min(partition.hw, log.end)
         else:
@@ -137,5 +152,6 @@ class Following:
     def _start_at(self, log: LogView, offset: int) -> None:
         partition = self.partition
         log.start_at(offset)
+        partition.durability.emptied(offset)
         partition.hw = offset
         partition.with_.effects.append(StartAt(partition.key, offset))

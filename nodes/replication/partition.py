@@ -33,6 +33,7 @@ from kraftwreck.nodes.replication.effects import (
     Append,
     DeleteUpTo,
     Effect,
+    FlushLog,
     Lookup,
     Note,
     OffsetPart,
@@ -48,10 +49,12 @@ from kraftwreck.nodes.replication.events import (
     Altered,
     Assignment,
     FetchPart,
+    LogFlushed,
     LogOpened,
     Peer,
     Settings,
 )
+from kraftwreck.nodes.replication.flushing import NEVER, Durability, FlushTimes
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 from kraftwreck.nodes.replication.in_sync import InSync, Pending
 from kraftwreck.nodes.replication.log_view import LogView
@@ -88,6 +91,7 @@ class Surroundings:
     """Partitions whose parked requests may be complete."""
     proposed: set[PartitionKey] = field(default_factory=set)
     """Partitions with a proposal to send."""
+    flush_times: FlushTimes = field(default_factory=FlushTimes)
 
 
 class Appended(NamedTuple):
@@ -105,8 +109,8 @@ def _shape_of(settings: Settings) -> tuple[int | None, int | None, int | None]:
 class Partition:
     """A replica. ``hw`` is its high watermark; ``log`` is None until the shell has opened it."""
 
-    __slots__ = ("assignment", "epoch_start", "hw", "in_sync", "key", "leading", "log",
-                 "recovering", "settings", "with_")  # fmt: skip
+    __slots__ = ("assignment", "durability", "epoch_start", "hw", "in_sync", "key", "leading",
+                 "log", "recovering", "settings", "with_")  # fmt: skip
 
     def __init__(self, key: PartitionKey, settings: Settings, with_: Surroundings) -> None:
         self.key = key
@@ -114,6 +118,7 @@ class Partition:
         self.with_ = with_
         self.assignment = Assignment((), (), -1, -1, -1)
         self.log: LogView | None = None
+        self.durability = Durability(0)
         self.hw = 0
         self.leading = False
         self.epoch_start = 0
@@ -130,6 +135,12 @@ class Partition:
         """The size below which an ISR acknowledges nothing."""
         return min(self.settings.min_insync, len(self.assignment.replicas))
 
+    @property
+    def vouched(self) -> int:
+        """The offset below which this replica may acknowledge, and from which it may fetch."""
+        end = 0 if self.log is None else self.log.end
+        return self.durability.vouched(end, self.settings)
+
     # --- roles ------------------------------------------------------------------------------
 
     def open(self) -> None:
@@ -141,16 +152,21 @@ class Partition:
     def opened(self, event: LogOpened) -> None:
         """Take the log in, and the role that the metadata has given meanwhile."""
         self.log = LogView(event)
+        self.durability = Durability(min(event.durable_end, event.end_offset))
+        self.durability.appended(self.with_.now)
         self._shape(Settings())
         self.hw = max(min(max(self.hw, event.high_watermark), self.log.end), self.log.start)
         wanted, self.assignment = self.assignment, Assignment((), (), -1, -1, -1)
         self.assigned(wanted)
+        self.maybe_flush()
 
     def configured(self, settings: Settings) -> None:
         """Take the configs of the topic, which have changed."""
         before, self.settings = self.settings, settings
         if self.log is not None:
             self._shape(before)
+            self.maybe_flush()
+            self.with_.changed.add(self.key)
 
     def _shape(self, before: Settings) -> None:
         if _shape_of(before) != _shape_of(self.settings):
@@ -193,7 +209,7 @@ class Partition:
             self._propose(in_sync.isr)
         self.advance()
 
-    # --- as a leader: appends and the high watermark -----------------------------------------
+    # --- as a leader: appends -----------------------------------------------------------------
 
     def append(self, batch: Batch, acks: int) -> Appended:
         """Append a producer's batch, or find the earlier append that it repeats."""
@@ -226,6 +242,7 @@ class Partition:
         self.with_.changed.add(self.key)
         if new_epoch:
             self._write_epochs(log)
+        self.grown()
 
     def append_failed(self, log: LogView, end_offset: int) -> None:
         """Take back the batches from ``end_offset`` on, which are not on the disk.
@@ -236,13 +253,43 @@ class Partition:
         self.hw = min(self.hw, log.end)
         self.with_.changed.add(self.key)
 
+    # --- what is on the disk ------------------------------------------------------------------
+
+    def grown(self) -> None:
+        """Note that batches were appended."""
+        self.durability.appended(self.with_.now)
+        self.maybe_flush()
+
+    def maybe_flush(self) -> None:
+        """Ask for a flush if one is due, else look again when it will be."""
+        log, ours = self.log, self.with_
+        if log is None:
+            return
+        due = self.durability.due(log.end, self.settings)
+        if due <= ours.now:
+            ours.effects.append(FlushLog(self.key, self.durability.ask(log.end, ours.now)))
+        elif due < NEVER:
+            ours.flush_times.add(self.key, self.durability, due)
+
+    def flushed(self, event: LogFlushed) -> None:
+        """Take in how far the log is durable, and acknowledge what has waited for that."""
+        log, ours = self.log, self.with_
+        if log is None:
+            return
+        self.durability.answered(event, log.end, ours.now)
+        self.maybe_flush()
+        self.advance()
+        ours.changed.add(self.key)
+
+    # --- as a leader: the high watermark -----------------------------------------------------
+
     def advance(self) -> None:
         """Raise the high watermark as far as the replicas allow."""
         log, in_sync, ours = self.log, self.in_sync, self.with_
         if log is None or not self.leading or len(in_sync.isr) < self.min_insync:
             return
         maximal = in_sync.maximal
-        reached = log.end
+        reached = self.vouched
         for broker, remote in in_sync.remotes.items():
             if remote.end < reached and (
                 broker in maximal

@@ -28,6 +28,7 @@ from kraftwreck.nodes.replication.events import (
     FetchAnswered,
     FetchReceived,
     ListOffsetsReceived,
+    LogFlushed,
     LogOpened,
     OffsetsAnswered,
     ProduceReceived,
@@ -82,7 +83,7 @@ class Replicas:
         propose = self._propose_at if self._with.proposed and not self._in_flight else NEVER
         return min(
             propose, self._shrink_at, self._checkpoint_at, self._retain_at,
-            self._waiting.deadline, self._fetchers.deadline,
+            self._waiting.deadline, self._fetchers.deadline, self._with.flush_times.deadline,
         )  # fmt: skip
 
     def step(self, event: Event, now: int, wall_ms: int) -> list[Effect]:
@@ -113,6 +114,11 @@ class Replicas:
                 if partition is not None and partition.log is not None:
                     partition.append_failed(partition.log, event.end_offset)
                     self._fetchers.delay(event.key)
+            case LogFlushed():
+                partition = self.partitions.get(event.key)
+                if partition is not None:
+                    partition.flushed(event)
+                    self._fetchers.flushed(event.key)
             case AlterPartitionAnswered():
                 self._altered(event, now)
             case OffsetsAnswered():
@@ -264,6 +270,10 @@ class Replicas:
 
     def _tick(self, now: int, wall_ms: int) -> None:
         self._waiting.expire(now)
+        for key in self._with.flush_times.take(now):
+            if key in self.partitions:
+                self.partitions[key].durability.timer = NEVER
+                self.partitions[key].maybe_flush()
         if now >= self._shrink_at:
             self._shrink_at = now + self._with.lag_us // 2
             for partition in self.partitions.values():

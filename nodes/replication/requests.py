@@ -114,12 +114,15 @@ class Producing:
         return self._keys
 
     def attempt(self, *, late: bool) -> bool:
-        """Answer when each batch is replicated, or never will be by this leader."""
+        """Answer when each batch is replicated, or never will be by this leader.
+
+        acks=1 waits for this replica only, which may have to flush first.
+        """
         if self._unopened:
             self._append(late=late)
         if self._unopened:
             return False
-        if self._acks != -1:
+        if self._acks == 0:
             return self._answer()
         for key, end in list(self._ends.items()):
             error = self._outcome(self._partitions.get(key), end)
@@ -131,12 +134,13 @@ class Producing:
                     self._parts[key] = ProducedPart(key, error)
         return not self._ends and self._answer()
 
-    @staticmethod
-    def _outcome(partition: Partition | None, end: int) -> int | None:
+    def _outcome(self, partition: Partition | None, end: int) -> int | None:
         if partition is None or not partition.leading or partition.log is None:
             return NOT_LEADER_OR_FOLLOWER
         if end > partition.log.end:
             return KAFKA_STORAGE_ERROR
+        if self._acks == 1:
+            return NONE if partition.vouched >= end else None
         if partition.hw < end:
             return None
         if len(partition.in_sync.maximal) < partition.min_insync:

@@ -35,7 +35,7 @@ from kraftwreck.nodes.log.partition.producer_snapshot import ProducerEntry
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.log.partition.times import offset_at
 from kraftwreck.nodes.replication import effects as data
-from kraftwreck.nodes.replication.events import AppendFailed, LogOpened, SegmentClosed
+from kraftwreck.nodes.replication.events import AppendFailed, LogFlushed, LogOpened, SegmentClosed
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey, batch_of
 from kraftwreck.nodes.replication.producers import KEPT
 from kraftwreck.nodes.server.disk_worker import Elsewhere, at_once
@@ -46,6 +46,7 @@ DiskEffect = (
     | data.ShapeLog
     | data.RemoveLog
     | data.Append
+    | data.FlushLog
     | data.Truncate
     | data.StartAt
     | data.DeleteUpTo
@@ -53,7 +54,7 @@ DiskEffect = (
     | data.WriteHighWatermarks
 )
 DISK_EFFECTS: Final = get_args(DiskEffect)
-DiskEvent = LogOpened | SegmentClosed | AppendFailed
+DiskEvent = LogOpened | SegmentClosed | AppendFailed | LogFlushed
 
 _OFFSET: Final = Struct(">q")
 _EPOCH: Final = Struct(">i")
@@ -66,10 +67,14 @@ _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class _Replica:
-    """One log, its name, and the last batches of its idempotent producers."""
+    """One log, its name, and the last batches of its idempotent producers.
+
+    ``cuts`` counts how often the log was shortened since it was opened last.
+    """
 
     def __init__(self, name: TopicPartition) -> None:
         self.name = name
+        self.cuts = 0
         self.producers: dict[int, deque[Batch]] = {}
         self.log: PartitionLog
 
@@ -111,6 +116,7 @@ class _Replica:
             log.epochs,
             tuple(sorted(batches, key=lambda each: each.base_offset)),
             high_watermark,
+            log.recovery_point,
         )
 
 
@@ -151,6 +157,10 @@ def _placed(batch: Batch) -> bytearray | memoryview:
     _OFFSET.pack_into(view, 0, batch.base_offset)
     _EPOCH.pack_into(view, _EPOCH_AT, batch.leader_epoch)
     return view
+
+
+def _no_work() -> None:
+    """There is nothing to do elsewhere."""
 
 
 def _nothing(_: None) -> None:
@@ -226,6 +236,8 @@ class PartitionFiles:
                 self._remove(effect.key)
             case data.Append():
                 return self._append(effect)
+            case data.FlushLog():
+                self._flush(effect.key, effect.number)
             case data.Truncate():
                 self._truncate(effect.key, effect.end_offset)
             case data.StartAt():
@@ -238,8 +250,7 @@ class PartitionFiles:
                 for key, offset in effect.offsets.items():
                     self._watermarks[self._replicas[key].name] = offset
                 self._elsewhere(self._write_watermarks, _nothing)
-        told, self._told[:] = self._told[:], []
-        return told
+        return self._take_told()
 
     def keep(self, keys: Collection[PartitionKey]) -> None:
         """Remove the logs that are of none of ``keys``: they went elsewhere in the meantime."""
@@ -366,12 +377,20 @@ class PartitionFiles:
             self._remove(key)
             if isinstance(waited[-1], data.OpenLog):
                 self._told += self.carry_out(waited[-1])
+        self._say_told()
+
+    def _say_told(self) -> None:
+        """Let events of work elsewhere go where they belong; without that, to the caller."""
         if self.tell is not None:
-            told, self._told[:] = self._told[:], []
-            for event in told:
+            for event in self._take_told():
                 self.tell(event)
 
+    def _take_told(self) -> list[DiskEvent]:
+        told, self._told[:] = self._told[:], []
+        return told
+
     def _tell_opened(self, key: PartitionKey, replica: _Replica) -> None:
+        replica.cuts = 0
         self._told.append(replica.opened(key, self._watermarks.get(replica.name, 0)))
         self._told += (_closed(key, each) for each in replica.log.extents[:-1])
 
@@ -438,23 +457,38 @@ class PartitionFiles:
             events.append(AppendFailed(effect.key, log.end_offset))
         if log.active_base != segment:
             events.append(_closed(effect.key, log.extents[-2]))
-            self._flush(effect.key, replica)
+            self._flush(effect.key, 0)
+            events += self._take_told()
         return events
 
-    def _flush(self, key: PartitionKey, replica: _Replica) -> None:
-        """Make a log durable up to its end, in time."""
+    def _flush(self, key: PartitionKey, number: int) -> None:
+        """Make a log durable up to its end, in time; LogFlushed says how far it is.
+
+        ``number`` is that of the core's request, 0 if it has not asked.
+        """
+        replica = self._replicas[key]
+        end = partial(self._flushed, key, replica, number)
         try:
             flush = replica.log.flush()
         except OSError as error:
             if error.errno not in _NO_ROOM:
                 raise
-            return  # The next one covers this, too.
-        self._elsewhere(flush.run, lambda _: self._flushed(key, replica, flush))
+            # A later one covers this, too.
+            self._elsewhere(_no_work, lambda _: end(None))
+            return
+        self._elsewhere(flush.run, lambda _: end(flush))
 
-    def _flushed(self, key: PartitionKey, replica: _Replica, flush: Flush) -> None:
+    def _flushed(
+        self, key: PartitionKey, replica: _Replica, number: int, flush: Flush | None
+    ) -> None:
         if self._replicas.get(key) is not replica:
             return  # Another log may have its name.
-        replica.log.flushed(flush)
+        if flush is not None:
+            replica.log.flushed(flush)
+        if key not in self._busy:
+            point = replica.log.recovery_point
+            self._told.append(LogFlushed(key, number, replica.cuts, point))
+            self._say_told()
         if self._points.get(replica.name, 0) < replica.log.recovery_point:
             self._points[replica.name] = replica.log.recovery_point
             self._elsewhere(self._write_points, _nothing)
@@ -477,6 +511,7 @@ class PartitionFiles:
         replica = self._replicas[key]
         self._lower_point(replica.name, end_offset)
         replica.log.truncate(end_offset)
+        replica.cuts += 1
         replica.rebuild()
 
     def _restart(self, key: PartitionKey, offset: int) -> None:
@@ -486,6 +521,7 @@ class PartitionFiles:
             # A checkpoint above the log's end would be taken for its start.
             self._set_start(replica.name, offset)
         replica.log.restart(offset)
+        replica.cuts += 1
         replica.rebuild()
         self._set_start(replica.name, offset)
 

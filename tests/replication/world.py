@@ -32,13 +32,15 @@ def batch(ident: int, *, producer: int = -1, sequence: int = -1, count: int = 1)
 
 @dataclass
 class Disk:
-    """A log that survives kills."""
+    """A log that survives kills; a loss of power takes what is not ``durable``."""
 
     start: int = 0
     batches: list[Batch] = field(default_factory=list)
     producers: list[Batch] = field(default_factory=list)
     epochs: tuple[tuple[int, int], ...] = ()
     watermark: int = 0
+    durable: int = 0
+    cuts: int = 0
 
     @property
     def end(self) -> int:
@@ -46,7 +48,22 @@ class Disk:
 
     def opened(self) -> come.LogOpened:
         kept = tuple(self.producers)
-        return come.LogOpened(KEY, self.start, self.end, self.epochs, kept, self.watermark)
+        self.cuts = 0
+        return come.LogOpened(
+            KEY, self.start, self.end, self.epochs, kept, self.watermark, self.durable
+        )
+
+    def flush(self, number: int, cuts: int, end: int) -> come.LogFlushed:
+        """End a flush that began when the log ended at ``end``."""
+        if cuts == self.cuts:
+            self.durable = max(self.durable, end)
+        return come.LogFlushed(KEY, number, self.cuts, self.durable)
+
+    def lose_power(self) -> None:
+        """Keep what is durable only; other files are durable at once."""
+        for each in (self.batches, self.producers):
+            while each and each[-1].base_offset >= self.durable:
+                each.pop()
 
     def carry_out(self, effect: out.Effect) -> None:
         match effect:
@@ -58,12 +75,16 @@ class Disk:
                 for each in (self.batches, self.producers):
                     while each and each[-1].next_offset > end:
                         each.pop()
+                self.cuts += 1
+                self.durable = min(self.durable, self.end)
             case out.StartAt(offset=offset):
                 self.batches.clear()
                 self.producers.clear()
-                self.start = offset
+                self.start = self.durable = offset
+                self.cuts += 1
             case out.DeleteUpTo(start_offset=start):
                 self.start = start
+                self.durable = max(self.durable, start)
                 self.batches = [each for each in self.batches if each.next_offset > start]
             case out.WriteEpochs(entries=entries):
                 self.epochs = entries
@@ -93,7 +114,7 @@ class Host:
 
 @dataclass
 class Message:
-    """``kind`` is fetch, fetched, ask, asked, alter, altered, produce or produced."""
+    """``kind`` is fetch, fetched, ask, asked, alter, altered, produce, produced or flush."""
 
     kind: str
     source: int
@@ -105,6 +126,8 @@ class Message:
 
 class World:
     """Three brokers with one partition, one controller that never fails, and two producers."""
+
+    flush_messages = come.UNLIMITED
 
     def __init__(self, min_insync: int = 1) -> None:
         self.now = 0
@@ -135,8 +158,10 @@ class World:
         }
 
     def image(self) -> come.Published:
-        settings = {KEY: come.Settings(min_insync=self.min_insync, retention_ms=-1)}
-        return come.Published((), {KEY: self.assignment}, settings, self.peers())
+        settings = come.Settings(
+            min_insync=self.min_insync, retention_ms=-1, flush_messages=self.flush_messages
+        )
+        return come.Published((), {KEY: self.assignment}, {KEY: settings}, self.peers())
 
     def publish(self, **changes: Any) -> None:
         old = self.assignment
@@ -231,6 +256,8 @@ class World:
                 say("ask", effect.leader, effect)
             case out.AlterPartition():
                 say("alter", 0, effect)
+            case out.FlushLog():
+                say("flush", broker, effect, (host.disk.cuts, host.disk.end))
             case out.ReplyFetch():
                 asked = self.tokens.pop((broker, effect.token))
                 parts = tuple(
@@ -272,10 +299,17 @@ class World:
             self.produced(message)
         elif message.kind in ("fetched", "asked", "altered"):
             self.answer(message.about, message.body)
+        elif message.kind == "flush":
+            self.flush(message)
         elif self.hosts[message.target].core is None:
             self.fail(message)
         else:
             self.request(message)
+
+    def flush(self, message: Message) -> None:
+        host = self.hosts[message.source]
+        if host.process == message.process and host.core is not None:
+            self.step(message.source, host.disk.flush(message.body.number, *message.about))
 
     def request(self, message: Message) -> None:
         self.numbers += 1
@@ -300,6 +334,9 @@ class World:
 
     def drop(self, number: int) -> None:
         message = self.messages.pop(number % len(self.messages))
+        if message.kind == "flush":
+            self.flush(message)  # A flush that fails ends the process.
+            return
         self.fail(message.about if message.kind in ("fetched", "asked", "altered") else message)
 
     def fail(self, message: Message) -> None:

@@ -188,10 +188,24 @@ def test_a_full_segment_is_announced_once_and_after_a_restart(
     files: PartitionFiles, tmp_path: Path
 ) -> None:
     said = [event for offset in range(12) for event in append(files, offset)]
-    assert len(said) > 1
-    assert all(isinstance(event, come.SegmentClosed) for event in said)
+    closed = [event for event in said if isinstance(event, come.SegmentClosed)]
+    assert len(closed) > 1
+    # All is durable when a segment is complete, and the core hears of that.
+    flushed = [event for event in said if isinstance(event, come.LogFlushed)]
+    assert [(each.number, each.cuts) for each in flushed] == [(0, 0)] * len(closed)
+    assert len(said) == len(closed) + len(flushed)
     again = files_in(tmp_path).carry_out(out.OpenLog(KEY))
-    assert again[1:] == said
+    assert again[1:] == closed
+    assert isinstance(again[0], come.LogOpened)
+    assert again[0].durable_end == flushed[-1].end_offset
+
+
+def test_a_flush_tells_how_far_the_log_is_durable(files: PartitionFiles) -> None:
+    for offset in range(4):
+        append(files, offset)
+    assert list(files.carry_out(out.FlushLog(KEY, 7))) == [come.LogFlushed(KEY, 7, 0, 4)]
+    files.carry_out(out.Truncate(KEY, 2))
+    assert list(files.carry_out(out.FlushLog(KEY, 8))) == [come.LogFlushed(KEY, 8, 1, 2)]
 
 
 def test_an_orderly_end_makes_all_durable_for_the_next_start(

@@ -27,6 +27,7 @@ MOST_STEPS: Final[dict[type, int]] = {
     data.ShapeLog: 0,
     data.RemoveLog: 10,
     data.Append: 6,
+    data.FlushLog: 4,
     data.Truncate: 10,
     data.StartAt: 14,
     data.DeleteUpTo: 8,
