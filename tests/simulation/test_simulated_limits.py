@@ -148,7 +148,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, *, recovers: bool, open: int, missing
     )
     failures = SimpleNamespace(add=lambda rule, now, *_: broken.setdefault(rule, now / SECOND))
     quorum = SimpleNamespace(high_watermark=0)
-    watch = SimpleNamespace(quorum=quorum, failures=failures, service=service)
+    watch = SimpleNamespace(quorum=quorum, failures=failures, service=service, partitions=None)
     driver = SimpleNamespace(idle=True, abandon=lambda: None, run_final=lambda _: None)
     faults = SimpleNamespace(admin=SimpleNamespace(open=open))
     monkeypatch.setattr(simulated_run, "_recovered", lambda *_: recovers)
