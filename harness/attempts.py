@@ -13,11 +13,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import msgspec
-
 import kraftwreck.harness
 from kraftwreck.harness.client import Answer, Call, Client, Completion, Invocation, Pause
 from kraftwreck.histories.operation import FAIL, INFO, OK, Op
+from kraftwreck.histories.undecodable import is_json
 
 _ROOT = Path(str(kraftwreck.harness.__file__)).resolve().parents[1]
 
@@ -66,11 +65,9 @@ def checked(client: object, completion: Any) -> Completion:
 
 def storable(client: object, completion: Completion) -> Completion:
     """Return ``completion`` if the history can hold its value, else an ``info``."""
-    try:
-        msgspec.json.encode(completion.value)
-    except (TypeError, ValueError, RecursionError):
-        return _nonsense(client, "invoke ended with the value", completion.value)
-    return completion
+    if is_json(completion.value):
+        return completion
+    return _nonsense(client, "invoke ended with the value", completion.value)
 
 
 def unusable(client: object, error: BaseException) -> Completion:

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-import msgspec
-
 import kraftwreck.harness
 from kraftwreck.harness.generator import (
     Context,
@@ -28,6 +26,7 @@ from kraftwreck.harness.generator import (
 )
 from kraftwreck.harness.workload import Load, Workload
 from kraftwreck.histories.exit_codes import BadInputError, CommandError
+from kraftwreck.histories.undecodable import is_json
 
 _ROOT = Path(str(kraftwreck.harness.__file__)).resolve().parents[1]
 _OURS = (_ROOT / "harness", _ROOT / "workloads")
@@ -156,16 +155,8 @@ def _is_planned(value: object) -> bool:
     return (
         isinstance(value, Planned)
         and isinstance(value.f, str)
-        and all(type(each) in _PLAIN or _is_json(each) for each in (value.key, value.value))
+        and all(type(each) in _PLAIN or is_json(each) for each in (value.key, value.value))
     )
-
-
-def _is_json(value: object) -> bool:
-    try:
-        msgspec.json.encode(value)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
 
 
 def _returned(function: Callable[..., object], value: object, wanted: str) -> PlanError:

@@ -17,12 +17,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-import msgspec
-
 from kraftwreck.harness.archive import IMPORT_ROOT
 from kraftwreck.harness.client import Answer, Call, Completion, Invocation
 from kraftwreck.harness.workload import ClientSetting
 from kraftwreck.histories.operation import FAIL, INFO, OK, Op
+from kraftwreck.histories.undecodable import is_json
 
 CLIENT_TIMEOUT_S = 5.0
 """How long an operation may take before its client is given up."""
@@ -187,9 +186,7 @@ def _nonsense(completion: object) -> str:
         text = getattr(completion, name)
         if text is not None and not isinstance(text, str):
             return f"{name}={_cut(repr(text))}, which is no text"
-    try:
-        msgspec.json.encode(completion.value)
-    except (TypeError, ValueError, RecursionError):
+    if not is_json(completion.value):
         return f"value={_cut(repr(completion.value))}, which JSON cannot hold"
     return ""
 

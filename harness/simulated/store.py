@@ -20,7 +20,7 @@ from kraftwreck.histories.fault import Fault
 from kraftwreck.histories.reading import convert_run
 from kraftwreck.histories.store import RunFolder, StoreError, link_latest, write_json
 from kraftwreck.histories.system_name import system_of
-from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.histories.undecodable import UNDECODABLE, UNENCODABLE
 from kraftwreck.histories.verdict import Verdict
 from kraftwreck.simulation.knobs import WorldKnobs
 
@@ -152,7 +152,7 @@ def _write_lines(path: Path, records: Sequence[object]) -> None:
         for record in records:
             try:
                 file.write(encoder.encode(record) + b"\n")
-            except (TypeError, ValueError, RecursionError) as error:
+            except UNENCODABLE as error:
                 reason = " ".join(str(error).split())
                 raise BadInputError(
                     f"{path.name} cannot hold what the system says: {reason}: {record!r:.120}"
