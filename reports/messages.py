@@ -21,6 +21,7 @@ from kraftwreck.histories.system_name import system_of
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import RequestReceived, ResponseReceived
 from kraftwreck.nodes.server.plain import from_plain
+from kraftwreck.reports.log_positions import SAMPLED
 from kraftwreck.reports.node_lanes import Clocks
 from kraftwreck.reports.operations import Interned
 from kraftwreck.reports.run_folder import Run
@@ -122,7 +123,8 @@ def _events(
             high = clock.reading(node, end + NEAR_US)
             begin = max(begin, bisect_left(events, low, key=lambda e: e.mono))
             while begin < len(events) and events[begin].mono <= high:
-                yield clock.history_time(node, events[begin].mono), lane, events[begin]
+                if events[begin].kind != SAMPLED:  # They have a picture of their own.
+                    yield clock.history_time(node, events[begin].mono), lane, events[begin]
                 begin += 1
 
 

@@ -14,11 +14,14 @@ import numpy as np
 from markupsafe import Markup
 
 from kraftwreck.histories.operation import INVOKE
+from kraftwreck.histories.system_name import system_of
 from kraftwreck.reports import words
 from kraftwreck.reports.anomaly_view import EVENT_FIELDS, AnomalyView, anomaly_views
 from kraftwreck.reports.bands import Band, join_faults
 from kraftwreck.reports.downloads import downloads, write_downloads
 from kraftwreck.reports.facts import MAX_REPORTS
+from kraftwreck.reports.log_pictures import log_pictures
+from kraftwreck.reports.log_positions import PartitionLogs, partition_logs
 from kraftwreck.reports.messages import Diagram, diagram, moments_of
 from kraftwreck.reports.node_lanes import NodeLane, clocks, node_lane
 from kraftwreck.reports.operations import TYPES, Operations, join_operations, seconds
@@ -28,6 +31,7 @@ from kraftwreck.reports.plain import circumstances
 from kraftwreck.reports.run_folder import Run, load_run
 from kraftwreck.reports.suspicion_view import suspicion_views
 from kraftwreck.reports.tables import files, latency_words, leaders, numbers, type_counts
+from kraftwreck.systems.shown import shown
 
 SCRIPTS = (
     "data.js", "view.js", "paint.js", "faults.js", "nodes.js", "messages.js",
@@ -81,7 +85,8 @@ def render_report(run: Run) -> str:
     if messages.note:
         notes.append(messages.note)
     css, script = style(), _script()
-    drawn = _Drawn(end, ops, lanes, bands, anomalies, messages)
+    logs = partition_logs(run.traces, lanes, clock, end, shown(system_of(run.test)))
+    drawn = _Drawn(end, ops, lanes, bands, anomalies, messages, logs)
     return (
         environment()
         .get_template("report.html.j2")
@@ -107,6 +112,7 @@ class _Drawn:
     bands: list[Band]
     anomalies: list[AnomalyView]
     messages: Diagram
+    logs: list[PartitionLogs]
 
 
 def _scope(run: Run, operations: int, faults: int) -> str:
@@ -168,6 +174,8 @@ def _of_the_timeline(drawn: _Drawn) -> dict[str, Any]:
         "messages": drawn.messages,
         "any_clock": any(lane.ahead for lane in lanes),
         "leaders": leaders(lanes),
+        "partitions": log_pictures(drawn.logs, drawn.end),
+        "partition_count": len(drawn.logs),
         "data": script_json(data),
         "plot": script_json(_plot(ops)),
         "details": script_json(_details(ops)),

@@ -26,6 +26,8 @@ class Shown:
     - ``asker``: the id of the node that sent a request of this name, -1 if it names none
     - ``asked``, ``answered``: a label of a few characters for a request, and for a response with
       the extent of its records
+    - ``in_sync``: the ids of the replicas that a trace event (kind, detail) confirms as in sync,
+      None if it is about something else
     - ``colours``: a colour of the page by the name of a message (``Vote``, ``Vote answer``)
     """
 
@@ -35,6 +37,7 @@ class Shown:
     asker: Callable[[str, Any], int] = lambda api, message: -1
     asked: Callable[[str, Fields], str] = lambda api, fields: api
     answered: Callable[[str, Fields, Sequence[int] | None], str] = lambda api, fields, extent: api
+    in_sync: Callable[[str, Fields], Sequence[int] | None] = lambda kind, detail: None
     colours: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -91,6 +91,7 @@ ALLOWED_IN_TESTS: dict[tuple[str, str], str] = {
     ): _A_FILE_OF_BOTH_CORES,
     ("tests/systems/raft/test_hosts.py", '"quorum-state"'): _A_FILE_OF_BOTH_CORES,
     ("tests/systems/raft/test_simulated.py", "check_quorum"): _OF_RAFT,
+    ("tests/reports/test_log_pictures.py", "IN_SYNC"): "a trace event of the default system",
     ("tests/cli/test_nightly.py", "brokers = 0"): _FEW_HOSTS,
     ("tests/clusters/test_nights.py", "brokers = 0"): _FEW_HOSTS,
     (

@@ -214,7 +214,7 @@ class Broker:
         controller = self._find_controller()
         self._correlation += data.tick(controller, self.epoch, self._correlation, now, wall_ms)
         if self.stopped:
-            data.stop()
+            data.stop(now)
         if data.is_open and not self._recovered:
             self._recovered = True
             self._life.logs_opened(now)

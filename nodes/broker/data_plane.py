@@ -30,6 +30,7 @@ from kraftwreck.nodes.replication.effects import (
 )
 from kraftwreck.nodes.replication.events import AlterPartitionAnswered, Event, LogOpened, Tick
 from kraftwreck.nodes.replication.headers import PartitionKey
+from kraftwreck.nodes.replication.positions import Moved, Samples
 from kraftwreck.nodes.replication.replicas import Replicas
 
 Body = dict[str, Any]
@@ -57,6 +58,8 @@ class DataPlane:
         self._stopped = False
         self._effects: list[Effect | SendApi] = []
         self._notes: list[tuple[str, Body]] = []
+        self._samples = Samples(now)
+        self._names: dict[bytes, str] = {}
 
     @property
     def is_open(self) -> bool:
@@ -93,20 +96,27 @@ class DataPlane:
         }
         published = self._changes.since_last(image)
         if published is not None:
+            for topic_id, _ in published.assigned or ():
+                self._names[topic_id] = image.names[topic_id]
             self.step(published, now, wall_ms)
         if self._opening is None:
             self._opening = set(self.core.partitions)
 
     def step(self, event: Event, now: int, wall_ms: int) -> None:
         """Handle one event of the shell; :meth:`take_effects` returns what follows from it."""
-        if isinstance(event, LogOpened) and self._opening is not None:
-            self._opening.discard(event.key)
+        jumped: list[PartitionKey] = []
+        if isinstance(event, LogOpened):
+            jumped.append(event.key)
+            if self._opening is not None:
+                self._opening.discard(event.key)
         for effect in self.core.step(event, now, wall_ms):
             if isinstance(effect, AlterPartition):
                 assert self._proposed is None, "one AlterPartition at a time"
                 self._proposed = effect
             elif isinstance(effect, Note):
                 topic_id, number = effect.key
+                if effect.kind == "truncate":
+                    jumped.append(effect.key)
                 where = {"topic_id": topic_id.hex(), "partition": number}
                 self._notes.append((f"replica-{effect.kind}", where | effect.detail))
             elif isinstance(effect, FetchFrom | AskOffsets):
@@ -116,6 +126,20 @@ class DataPlane:
                 if isinstance(effect, RemoveLog) and self._opening is not None:
                     self._opening.discard(effect.key)
                 self._effects.append(effect)
+        if now >= self._samples.due:
+            self._trace(self._samples.all(self.core.partitions, now))
+        elif jumped:
+            self._trace(self._samples.some(self.core.partitions, jumped))
+
+    def _trace(self, moved: Moved) -> None:
+        """Trace positions, with the names of topics that no event of this process has named."""
+        if moved:
+            rows = [[topic_id.hex(), number, *at] for (topic_id, number), at in moved]
+            names = {
+                key[0].hex(): self._names.pop(key[0]) for key, _ in moved if key[0] in self._names
+            }
+            detail = {"replicas": rows} | ({"topics": names} if names else {})
+            self._notes.append(("replica-positions", detail))
 
     def response(self, event: ApiResponseReceived, now: int, wall_ms: int) -> bool:
         """Handle a response of the controller; False if the data plane did not wait for it."""
@@ -150,8 +174,9 @@ class DataPlane:
         self._effects.append(send)
         return 1
 
-    def stop(self) -> None:
+    def stop(self, now: int) -> None:
         """Checkpoint the high watermarks once, at the end of a controlled shutdown."""
         if not self._stopped:
             self._stopped = True
             self._effects.append(self.core.watermarks())
+            self._trace(self._samples.all(self.core.partitions, now))

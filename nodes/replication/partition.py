@@ -107,10 +107,13 @@ def _shape_of(settings: Settings) -> tuple[int | None, int | None, int | None]:
 
 
 class Partition:
-    """A replica. ``hw`` is its high watermark; ``log`` is None until the shell has opened it."""
+    """A replica. ``hw`` is its high watermark, ``checkpointed`` that of the checkpoint.
 
-    __slots__ = ("assignment", "durability", "epoch_start", "hw", "in_sync", "key", "leading",
-                 "log", "recovering", "settings", "with_")  # fmt: skip
+    ``log`` is None until the shell has opened it.
+    """
+
+    __slots__ = ("assignment", "checkpointed", "durability", "epoch_start", "hw", "in_sync", "key",
+                 "leading", "log", "recovering", "settings", "with_")  # fmt: skip
 
     def __init__(self, key: PartitionKey, settings: Settings, with_: Surroundings) -> None:
         self.key = key
@@ -119,7 +122,7 @@ class Partition:
         self.assignment = Assignment((), (), -1, -1, -1)
         self.log: LogView | None = None
         self.durability = Durability(0)
-        self.hw = 0
+        self.hw = self.checkpointed = 0
         self.leading = False
         self.epoch_start = 0
         self.recovering = False
@@ -154,6 +157,7 @@ class Partition:
         self.log = LogView(event)
         self.durability = Durability(min(event.durable_end, event.end_offset))
         self.durability.appended(self.with_.now)
+        self.checkpointed = event.high_watermark
         self._shape(Settings())
         self.hw = max(min(max(self.hw, event.high_watermark), self.log.end), self.log.start)
         wanted, self.assignment = self.assignment, Assignment((), (), -1, -1, -1)

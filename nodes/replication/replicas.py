@@ -139,7 +139,10 @@ class Replicas:
 
     def watermarks(self) -> WriteHighWatermarks:
         """Return the checkpoint of all high watermarks as they are now."""
-        found = {key: each.hw for key, each in self.partitions.items() if each.log is not None}
+        found = {}
+        for key, each in self.partitions.items():
+            if each.log is not None:
+                found[key] = each.checkpointed = each.hw
         return WriteHighWatermarks(found)
 
     # --- inside -----------------------------------------------------------------------------

@@ -38,6 +38,10 @@ def _answered(api: str, answer: Fields, records: Sequence[int] | None) -> str:
     return "ok"
 
 
+def _in_sync(kind: str, detail: Fields) -> Sequence[int] | None:
+    return [int(each) for each in detail["isr"]] if kind == "replica-isr" else None
+
+
 SHOWN: Final = Shown(
     rules={each.id: f"It breaks the invariant {each.name}: {each.statement}" for each in TABLE},
     liveness=frozenset(each.id for each in TABLE if section(each) == "liveness"),
@@ -45,6 +49,7 @@ SHOWN: Final = Shown(
     asker=asker_of,
     asked=_asked,
     answered=_answered,
+    in_sync=_in_sync,
     colours={
         "Vote": "partition",
         "Vote answer": "partition",

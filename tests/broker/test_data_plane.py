@@ -302,3 +302,65 @@ def change(rig: Rig, kind: str, number: int) -> None:
             rig.commit(("ConfigRecord", fields | {"value": str(image.last_offset)}))
         case "broker":
             rig.add_broker(number, fenced=number == 5 and number not in image.brokers)
+
+
+# --- traced positions ----------------------------------------------------------------------
+
+
+def positions(rig: Any) -> list[dict[str, Any]]:
+    """The samples of positions since the last call."""
+    notes = rig.broker.take_notes()
+    return [detail for kind, detail in notes if kind == "replica-positions"]
+
+
+def test_an_opened_log_is_traced_at_once_with_the_name_of_its_topic(leader: Any) -> None:
+    topic = leader.add_topic("u", 5)
+    leader.publish()
+    positions(leader)
+    leader.data(come.LogOpened((topic, 0), 2, 9, (), (), 5, 7))
+    (traced,) = positions(leader)
+    # Start, checkpointed high watermark, flushed, high watermark, log end.
+    assert traced == {"replicas": [[topic.hex(), 0, 2, 5, 7, 5, 9]], "topics": {topic.hex(): "u"}}
+
+
+def test_positions_are_sampled_once_in_half_a_second_if_they_changed(leader: Any) -> None:
+    positions(leader)
+    leader.tick(1_000)
+    produced(leader, 1)
+    assert positions(leader) == [{"replicas": [[leader.topic.hex(), 0, 0, 0, 0, 0, 1]]}]
+    for _ in range(2):
+        produced(leader, 1)
+    assert positions(leader) == []
+    leader.tick(500)
+    produced(leader, 1)
+    assert positions(leader) == [{"replicas": [[leader.topic.hex(), 0, 0, 0, 0, 0, 4]]}]
+    leader.tick(500)
+    follow(leader, 5, 4)
+    assert positions(leader) == [{"replicas": [[leader.topic.hex(), 0, 0, 0, 0, 4, 4]]}]
+    leader.tick(1_000)
+    follow(leader, 5, 4)
+    assert positions(leader) == [], "nothing changed"
+
+
+def test_a_sample_has_the_high_watermark_that_was_last_checkpointed(leader: Any) -> None:
+    produced(leader, 1)
+    follow(leader, 5, 1)
+    leader.tick(5_000)
+    assert any(isinstance(each, out.WriteHighWatermarks) for each in leader.did)
+    follow(leader, 5, 1)
+    assert positions(leader)[-1]["replicas"] == [[leader.topic.hex(), 0, 0, 1, 0, 1, 1]]
+
+
+def test_a_truncation_is_traced_at_once(leader: Any) -> None:
+    topic = leader.add_topic("u", 5)
+    leader.publish()
+    (fetch,) = leader.data(come.LogOpened((topic, 0), 0, 0, (), (), 0))
+    row = [topic.hex(), 0]
+    for batches, diverging, end in (((record(4).placed(0, 0),), None, 4), ((), (0, 0), 0)):
+        leader.tick(0 if diverging else 500)
+        positions(leader)
+        part = come.FetchedPart((topic, 0), 0, 3, 0, batches, diverging=diverging)
+        effects = leader.data(come.FetchAnswered(fetch.correlation, (part,)))
+        fetch = only(effects, out.FetchFrom)
+        ((traced,),) = [each["replicas"] for each in positions(leader)]
+        assert traced == [*row, 0, 0, 0, min(3, end), end]

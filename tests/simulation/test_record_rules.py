@@ -197,3 +197,27 @@ def test_without_a_bug_every_invariant_holds_and_the_run_repeats() -> None:
     assert first.failures == []
     assert (again.digest, again.ops) == (first.digest, first.ops)
     assert sum(op.f == "send" and op.type == "ok" for op in first.ops) > 20
+
+
+def test_the_trace_has_the_positions_of_all_replicas() -> None:
+    run = next(runs())
+    samples: dict[tuple[str, str, int], list[list[int]]] = {}
+    for event in run.events:
+        if event.kind == "replica-positions":
+            for topic, number, *offsets in event.detail["replicas"]:
+                samples.setdefault((event.node, topic, number), []).append(offsets)
+    assert {node for node, _, _ in samples} == {"b1", "b2", "b3"}
+    ends: dict[tuple[str, int], int] = {}
+    for (_, topic, number), rows in samples.items():
+        for start, checkpoint, flushed, high_watermark, end in rows:
+            assert 0 <= start <= high_watermark <= end
+            assert checkpoint >= 0
+            assert 0 <= flushed <= end
+        ends[topic, number] = max(ends.get((topic, number), 0), rows[-1][-1])
+    sent = [op for op in run.ops if op.f == "send"]
+    sampled = (run.sim_s - 1) * 1e9
+    least = sum(len(op.value) for op in sent if op.type == "ok" and op.time < sampled)
+    most = sum(len(op.value) for op in sent if op.type == "invoke")
+    assert 0 < least <= sum(ends.values()) <= most
+    traced = sum(event.kind == "replica-positions" for event in run.events)
+    assert traced < len(run.events) / 20, "traces stay small"
