@@ -72,6 +72,13 @@ class LogView:
         self.end = end_offset
         return True
 
+    def whole_batches(self, least: int, most: int) -> int:
+        """Return the last known end of a batch from ``least``, which is one, up to ``most``."""
+        for batch in reversed(self.tail):
+            if batch.next_offset <= most:
+                return max(batch.next_offset, least)
+        return self.tail_start if least <= self.tail_start <= most else least
+
     def start_at(self, offset: int) -> None:
         """Empty the log; it starts at ``offset``."""
         self.start = self.end = self.tail_start = offset

@@ -140,9 +140,15 @@ class Partition:
 
     @property
     def vouched(self) -> int:
-        """The offset below which this replica may acknowledge, and from which it may fetch."""
-        end = 0 if self.log is None else self.log.end
-        return self.durability.vouched(end, self.settings)
+        """The offset below which this replica may acknowledge, and from which it may fetch.
+
+        It is the end of a batch: no high watermark lies inside of one.
+        """
+        if self.log is None:
+            return 0
+        end = self.log.end
+        vouched = self.durability.vouched(end, self.settings)
+        return end if vouched >= end else self.log.whole_batches(self.durability.end, vouched)
 
     # --- roles ------------------------------------------------------------------------------
 

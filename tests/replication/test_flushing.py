@@ -80,6 +80,17 @@ def test_the_high_watermark_waits_for_the_leader_too() -> None:
     assert produced(flushed(broker, first, 1)) == (NONE, 0)
 
 
+def test_no_high_watermark_lies_inside_of_a_batch() -> None:
+    broker = Broker(flush_messages=5)
+    broker.produce(batch(1, count=3))
+    second = broker.produce(batch(2, count=3))
+    broker.fetch(2, 6)
+    broker.fetch(3, 6)
+    assert broker.core.partitions[KEY].hw == 3, "four records may be vouched for from memory"
+    flushed(broker, second, 6)
+    assert broker.core.partitions[KEY].hw == 6
+
+
 def test_a_follower_fetches_on_when_its_log_is_durable() -> None:
     broker = Broker(leader=2, flush_messages=1)
     fetch = only(broker.opened, out.FetchFrom)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import pytest
 
 from kraftwreck.harness.simulated.result import SimResult
+from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.nodes.protocol.errors import NONE, NOT_ENOUGH_REPLICAS
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication.effects import OffsetPart
 from kraftwreck.nodes.replication.events import Assignment
+from kraftwreck.nodes.replication.flushing import NEVER, Durability
 from kraftwreck.nodes.replication.following import Following
 from kraftwreck.nodes.replication.headers import Batch
 from kraftwreck.nodes.replication.in_sync import Remote
@@ -24,6 +27,7 @@ from kraftwreck.nodes.server import replica_fetches
 from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign
 from kraftwreck.systems.kraft.simulated.run import simulate
+from kraftwreck.systems.kraft.workloads.log_client import FLUSH_MESSAGES, flush_configs
 from kraftwreck.systems.kraft.workloads.produce import WORKLOAD
 from tests.replication.test_planted import (
     deletes_above_the_high_watermark,
@@ -33,6 +37,7 @@ from tests.replication.test_planted import (
 
 Patch = pytest.MonkeyPatch
 RUNS = 24
+SECOND = 1_000_000_000
 
 
 def appends_retries_again(patch: Patch) -> None:
@@ -164,19 +169,38 @@ PLANTED: list[tuple[Callable[[Patch], None], str]] = [
 ]
 
 
-def runs() -> Iterator[SimResult]:
-    """Return short runs of three brokers, which partitions and kills strike."""
-    campaign = KraftCampaign(
+def campaign(*faults: str) -> KraftCampaign:
+    """Return short runs of three brokers."""
+    return KraftCampaign(
         system="kraft",
         workload="produce",
-        faults=("partition", "kill"),
+        faults=faults,
         nodes=3,
         time_limit_s=10.0,
         system_options=("brokers=3",),
     )
+
+
+def runs() -> Iterator[SimResult]:
+    """Return short runs, which partitions and kills strike."""
+    drawn = campaign("partition", "kill")
     for seed in range(RUNS):
-        options, knobs = campaign.options(seed), campaign.knobs(seed)
-        yield simulate(options, WORKLOAD, campaign.schedule(seed), Injector, knobs=knobs)
+        options, knobs = drawn.options(seed), drawn.knobs(seed)
+        yield simulate(options, WORKLOAD, drawn.schedule(seed), Injector, knobs=knobs)
+
+
+def powerless_runs(flushed: str | None) -> Iterator[SimResult]:
+    """Return short runs with this ``flush.messages``, in which all brokers lose power twice."""
+    drawn = campaign("power")
+    schedule = [
+        Fault(at=at * SECOND, kind="power", shape="all", duration=SECOND, draw=at,
+              targets=("b1", "b2", "b3"))
+        for at in (3, 6)
+    ]  # fmt: skip
+    for seed in range(4 * RUNS):
+        if flush_configs(seed).get(FLUSH_MESSAGES) == flushed:
+            options, knobs = drawn.options(seed), drawn.knobs(seed)
+            yield simulate(options, WORKLOAD, schedule, Injector, knobs=knobs)
 
 
 @pytest.mark.parametrize(("plant", "rule"), PLANTED, ids=[f"{p.__name__}-{r}" for p, r in PLANTED])
@@ -197,6 +221,29 @@ def test_without_a_bug_every_invariant_holds_and_the_run_repeats() -> None:
     assert first.failures == []
     assert (again.digest, again.ops) == (first.digest, first.ops)
     assert sum(op.f == "send" and op.type == "ok" for op in first.ops) > 20
+
+
+def test_records_flushed_one_by_one_survive_a_loss_of_power_of_all_brokers() -> None:
+    for run in islice(powerless_runs("1"), 3):
+        assert run.failures == []
+        assert run.test["fault_model"]["lost_keys"] == []
+
+
+def test_records_in_memory_only_are_lost_legally_with_the_power_of_all_brokers() -> None:
+    for run in powerless_runs(None):
+        assert run.failures == []
+        if run.test["fault_model"]["lost_keys"]:
+            return
+    pytest.fail("no run lost a record")
+
+
+def test_replicas_that_ignore_flush_messages_break_d1(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Durability, "vouched", lambda self, log_end, settings: log_end)
+    monkeypatch.setattr(Durability, "due", lambda self, log_end, settings: NEVER)
+    for run in powerless_runs("1"):
+        if "D1" in {failure.type for failure in run.failures}:
+            return
+    pytest.fail("no run broke D1")
 
 
 def test_the_trace_has_the_positions_of_all_replicas() -> None:

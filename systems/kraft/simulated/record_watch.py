@@ -4,7 +4,8 @@ A replica is judged when the disk has what its core says, before anything leaves
 committed log of a partition is one list of batches: all below the highest high watermark of any
 leader. Records of it may be lost legally: by an unclean election, or, where the cluster keeps no
 eligible leader replicas (KIP-966), by a loss of power at the last member of an ISR. From then on
-the new leader's log counts, and ``lost`` has the partition.
+the new leader's log counts, and ``lost`` has the partition. With ``flush.messages=1`` no loss of
+power excuses it: what was committed was on the disks of the whole ISR.
 """
 
 from __future__ import annotations
@@ -249,7 +250,9 @@ class RecordWatch:
         if missing is None:
             return
         unclean = partition.assignment.recovering or partition.recovering
-        power = disk_of_records(host).losses > 0 and not elr_enabled(node.image.stable)
+        from_memory = partition.settings.flush_messages > 1
+        keeps = elr_enabled(node.image.stable)
+        power = from_memory and disk_of_records(host).losses > 0 and not keeps
         if not (unclean or power):
             offset = topic.committed[missing][0]
             self.fail("D1", f"{where} without the committed batch at offset {offset}")

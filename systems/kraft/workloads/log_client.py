@@ -23,6 +23,8 @@ REPLICAS: Final = 3
 PREFIX: Final = "records-"
 METADATA: Final = 12
 INIT_PRODUCER_ID: Final = 4
+FLUSH_MESSAGES: Final = "flush.messages"
+FLUSH_MS: Final = "flush.ms"
 ASK_MS: Final = 1_000
 BACKOFF_MS: Final = 100
 
@@ -190,6 +192,19 @@ def topic_configs(seed: int, brokers: int, given: Mapping[str, str]) -> dict[str
     replicas, in one of four runs 1, unless it is ``given``."""
     least = 1 if brokers < REPLICAS or draw_below(4, seed, "min-insync") == 0 else 2
     return {MIN_INSYNC: str(least), **given}
+
+
+def flush_configs(seed: int) -> dict[str, str]:
+    """Return when the topics of a run are flushed: in half of the runs the page cache decides, in a
+    quarter no record is acknowledged from memory."""
+    drawn = draw_below(4, seed, "flush")
+    if drawn < 2:
+        return {}
+    if drawn == 2:
+        return {FLUSH_MESSAGES: "1"}
+    some = draw_below(3, seed, "flush", "some")
+    messages = {FLUSH_MESSAGES: "5"} if some else {}
+    return messages if some == 1 else {**messages, FLUSH_MS: "200"}
 
 
 def ask(
