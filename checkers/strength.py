@@ -147,17 +147,26 @@ def _elections(measured: Strength) -> str:
 def struck(test: Mapping[str, Any], faults: Iterable[FaultEvent]) -> dict[str, int]:
     """Count the faults that took effect, by family; those requested come first, also with 0."""
     counts = dict.fromkeys(test.get("faults") or (), 0)
-    for event in faults:
-        if event.phase == "start" and effective(event):
+    events = list(faults)
+    missed = {event.id: _named(event, "missed") for event in events if event.phase == "stop"}
+    for event in events:
+        if event.phase == "start" and effective(event, missed.get(event.id, set())):
             counts[event.kind] = counts.get(event.kind, 0) + 1
     return counts
 
 
-def effective(event: FaultEvent) -> bool:
-    """Whether a fault that started changed anything for at least one of its targets."""
-    skipped = event.detail.get("skipped")
-    spared = len(skipped) if isinstance(skipped, dict) else 0
-    return event.error is None and len(event.targets) > spared
+def effective(event: FaultEvent, missed: set[str]) -> bool:
+    """Whether a fault that started changed anything for at least one of its targets.
+
+    ``missed`` are the targets on which it had no effect, as found at its end.
+    """
+    return event.error is None and bool(set(event.targets) - _named(event, "skipped") - missed)
+
+
+def _named(event: FaultEvent, what: str) -> set[str]:
+    """Return the targets that the detail ``what`` names."""
+    found = event.detail.get(what)
+    return set(found) if isinstance(found, dict) else set()
 
 
 # --- leaders -----------------------------------------------------------------------------------

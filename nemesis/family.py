@@ -55,6 +55,10 @@ class Active:
         """Record why ``target`` is not hit."""
         self.detail.setdefault("skipped", {})[target] = why
 
+    def miss(self, target: str, why: str) -> None:
+        """Record, as the fault ends, that it had no effect on ``target``: it does not count."""
+        self.detail.setdefault("missed", {})[target] = why
+
     def call(self, what: str, action: Callable[[], Evidence], into: Evidence | None = None) -> bool:
         """Call ``action`` and add what it returns to the evidence (or to ``into``).
 

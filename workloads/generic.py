@@ -35,6 +35,8 @@ FIRST_BALANCE: Final = 10
 """The balance of an account before any transfer."""
 KEYS: Final = 3
 """Registers or lists that are in use at a time."""
+FORK_ROUND: Final = 6
+"""Operations of one thread of ``long-fork`` on one group of keys."""
 ROUND: Final = 40
 """Operations of one thread before all threads move on to the next keys."""
 MOST_LOCKS: Final = 10**9
@@ -182,6 +184,26 @@ def _transactions(write: str, load: Load) -> Plan:
     return plan
 
 
+def _long_fork(load: Load) -> Plan:
+    """Return writes of keys that are written once each, and reads of the keys of a round.
+
+    In each round a thread writes one key, at a drawn position, and otherwise reads all keys of the
+    round.
+    """
+    threads = load.concurrency
+
+    def plan(seed: int, thread: int, count: int) -> Planned:
+        number, position = divmod(count, FORK_ROUND)
+        if position == draw_below(FORK_ROUND, seed, "write", thread, number):
+            key = number * threads + thread
+            return Planned("txn", None, [["w", key, _unique(thread, count)]])
+        group = list(range(number * threads, (number + 1) * threads))
+        turn = draw_below(threads, seed, "turn", thread, count)
+        return Planned("txn", None, [["r", key, None] for key in group[turn:] + group[:turn]])
+
+    return plan
+
+
 def _lock() -> Generator:
     """Return a thread's use of a lock: acquire, then release."""
     return Cycle(then(once("acquire"), once("release")))
@@ -258,6 +280,15 @@ _ALL: Final = (
         ("stats", by_model("rw-register")),
         lambda load: Plans(_transactions("w", load)),
         _final_transaction("w"),
+        ("txn",),
+    ),
+    GenericWorkload(
+        "long-fork",
+        "transactions that write one key each, seen by all reads in the same order",
+        ("txn", "write"),
+        ("stats", by_model("long-fork")),
+        lambda load: Plans(_long_fork(load)),
+        (),
         ("txn",),
     ),
     GenericWorkload(

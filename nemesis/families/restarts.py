@@ -131,8 +131,9 @@ class Restart(Family):
         if known is None:
             return
         active.evidence |= known.restarted
-        if known.skipped:
-            active.detail["skipped"] = known.skipped
+        for node, why in known.skipped.items():
+            if node not in known.restarted:
+                active.miss(node, why)
         active.errors.extend(known.errors)
         if known.thread is not None and known.thread.is_alive():
             active.errors.append(Trouble(f"a restart has not finished after {LONGEST_S:.0f} s"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -17,9 +17,15 @@ SECOND = 1_000_000_000
 DECLARED = {"acknowledged": 10, "share": 0.15, "led": 0.25, "elections": 0, "faults": 1}
 
 
-def fault(number: int, kind: str, targets: list[str], **more: Any) -> FaultEvent:
+def fault(
+    number: int,
+    kind: str,
+    targets: list[str],
+    phase: Literal["start", "stop"] = "start",
+    **more: Any,
+) -> FaultEvent:
     return FaultEvent(
-        id=number, phase="start", kind=kind, shape="one", targets=targets, time=0, done=1, **more
+        id=number, phase=phase, kind=kind, shape="one", targets=targets, time=0, done=1, **more
     )
 
 
@@ -131,6 +137,22 @@ def test_faults_count_by_family_where_they_changed_anything(
         fault(3, "kill", []),
     ]
     assert strength(run).faults == {"kill": 1, "pause": 0}
+
+
+def test_a_fault_that_missed_all_its_targets_does_not_count(
+    history: Any, traces: Any, make_run: Callable[..., Any]
+) -> None:
+    run = make_run(history, traces)
+    run.test["faults"] = ["restart"]
+    nothing = {"missed": {"n1": "no packet was dropped"}}
+    run.__dict__["faults"] = [
+        fault(0, "restart", ["n1"]),
+        fault(0, "restart", ["n1"], phase="stop", detail=nothing),
+        fault(1, "restart", ["n1", "n2"]),
+        fault(1, "restart", ["n1", "n2"], phase="stop", detail=nothing),
+        fault(2, "restart", ["n1"]),
+    ]
+    assert strength(run).faults == {"restart": 2}
 
 
 def test_faults_that_were_requested_and_never_struck_are_too_little(

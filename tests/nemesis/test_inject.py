@@ -149,7 +149,7 @@ def test_comma_lists_of_faults() -> None:
     assert parse("none") == ()
     with pytest.raises(
         OptionError,
-        match=r"unknown fault 'fire'; known faults: clock, disk, host, kill, membership, network",
+        match=r"unknown fault 'fire'; known faults: .*\bkill, .*\bpartition, .*, none$",
     ):
         parse("kill,fire")
     with pytest.raises(OptionError, match="no fault given"):

@@ -110,7 +110,7 @@ def test_a_node_that_another_fault_holds_is_passed_over(env: Any, injector: Inje
     injector.start(0, fault("rolling", "n2", "n1"))
     wait_until(lambda: ("start", "n1") in env.calls)
     event = injector.stop(0)
-    assert event.detail["skipped"] == {"n2": "it is held by another fault"}
+    assert event.detail["missed"] == {"n2": "it is held by another fault"}
     assert env.down == {"n2"}
 
 

@@ -137,7 +137,8 @@ class Memory:
         done = []
         for kind, key, value in op.value:
             if kind == "r":
-                done.append([kind, key, deepcopy(view.get(key))])
+                hidden = self.odd("long-fork", op) and key == op.value[0][1]
+                done.append([kind, key, None if hidden else deepcopy(view.get(key))])
                 continue
             done.append([kind, key, value])
             if kind == "append":

@@ -62,6 +62,6 @@ def test_workloads_are_found_by_name_and_unknown_ones_listed() -> None:
     assert find("leader") is WORKLOAD
     with pytest.raises(
         OptionError,
-        match="'bank'; known workloads: leader, metadata, partitions, produce, register, requests",
+        match=r"'bank'; known workloads: leader, .*\bregister, requests",
     ):
         find("bank")
