@@ -1,6 +1,6 @@
 """Histories from and to other tools: Jepsen's EDN and JSON, JSON lines, Parquet, Arrow.
 
-Keywords become strings on reading. Operations of the nemesis (a process that is not a
+Keywords become strings on reading. Operations of the nemesis (``info`` of a process that is not a
 number) are not client operations and are left out. ``time`` and ``index`` default to the
 position. With ``independent`` a value ``[k v]`` is split into key and value, as
 jepsen.independent writes them.

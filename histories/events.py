@@ -21,7 +21,7 @@ from kraftwreck.histories.column_files import read_columns
 from kraftwreck.histories.column_size import sized
 from kraftwreck.histories.json_array import read_json
 from kraftwreck.histories.json_lines import UNREADABLE, lines, reason
-from kraftwreck.histories.operation import INVOKE, Op, OpType
+from kraftwreck.histories.operation import INFO, INVOKE, Op, OpType
 from kraftwreck.histories.tables import HISTORY_SCHEMA, HistoryError, from_table
 
 FORMATS = ("jsonl", "edn", "json", "parquet", "arrow")
@@ -81,9 +81,9 @@ def read_events(
 ) -> Iterator[Event]:
     """Yield the client events of any history file, in its order.
 
-    Events of the nemesis (whose process is a word) are left out. With ``independent`` a value ``[k,
-    v]`` is split into key and value. Raises :class:`HistoryError` with one line that names the
-    place and the reason.
+    Events of the nemesis (``info`` of a process that is a word) are left out. With ``independent``
+    a value ``[k, v]`` is split into key and value. Raises :class:`HistoryError` with one line that
+    names the place and the reason.
     """
     kind = kind or guess_format(path)
     if kind in ("parquet", "arrow"):
@@ -212,12 +212,12 @@ def to_event(
     """
     if not isinstance(record, dict):
         raise HistoryError(f"{where}: an operation is a map, got {type(record).__name__}")
-    process = record.get("process")
-    if isinstance(process, str):
+    process, kind = record.get("process"), record.get("type")
+    if process == "nemesis" or (isinstance(process, str) and kind == INFO):
         return None
     if process is not None:
+        # Without the operations of a client the others may look wrong.
         _must_fit(where, "process", process)
-    kind = record.get("type")
     if kind not in _TYPES:
         raise HistoryError(f"{where}: type must be one of {', '.join(_TYPES)}, got {kind!r}")
     index = record.get("index", position)

@@ -6,6 +6,7 @@ Jepsen leaves out unwritten events; :func:`torn_line` names it.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,8 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
         short = path.stat().st_size <= MAX_LINE
         each = file if short else iter(partial(file.readline, MAX_LINE + 1), b"")
         for number, line in enumerate(each, start=1):
+            if number == 1:
+                line = line.removeprefix(BOM_UTF8)  # Editors of Windows write it.
             if line.endswith(b"\n"):
                 if not line.isspace():
                     yield number, line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,13 @@ def test_lines_of_another_shape_are_read_slowly_and_alike(tmp_path: Path) -> Non
     assert table.equals(Events(read_events(path)).table())
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
+    path = _lines(tmp_path / "h.jsonl", ROWS)
+    expected = read_table(path)
+    path.write_bytes(BOM_UTF8 + path.read_bytes())
+    assert read_table(path).equals(expected)
+
+
 def test_keys_are_split_from_values(tmp_path: Path) -> None:
     rows = [{**row, "value": ["k", row["value"]]} for row in ROWS]
     path = _lines(tmp_path / "h.jsonl", rows)
@@ -75,7 +83,8 @@ def test_keys_are_split_from_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([{**ROWS[0], "process": "x1", "type": "gone"}], r"h\.jsonl:1: type must be one of"),
+        ([{**ROWS[0], "process": "x1"}], r"h\.jsonl:1: process must be a whole number.* got 'x1'"),
+        ([{**ROWS[0], "process": 1, "type": "gone"}], r"h\.jsonl:1: type must be one of"),
         ([ROWS[0], {**ROWS[1], "type": "done"}], r"h\.jsonl:2: type must be one of"),
         ([{**ROWS[0], "time": "now"}], r"h\.jsonl:1: time must be a whole number of 64 bits"),
         ([{**ROWS[0], "f": 3}], r"h\.jsonl:1: f must be a word, got 3"),
@@ -84,8 +93,6 @@ def test_keys_are_split_from_values(tmp_path: Path) -> None:
 def test_malformed_input_is_named_by_line_and_field(
     tmp_path: Path, rows: list[dict[str, Any]], said: str
 ) -> None:
-    if rows[0]["process"] == "x1":
-        rows = [{**rows[0], "process": 1}]
     with pytest.raises(HistoryError, match=said):
         read_table(_lines(tmp_path / "h.jsonl", rows))
 
