@@ -13,12 +13,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import kraftwreck.harness
 from kraftwreck.harness.client import Answer, Call, Client, Completion, Invocation, Pause
+from kraftwreck.harness.code_places import code_place
 from kraftwreck.histories.operation import FAIL, INFO, OK, Op
 from kraftwreck.histories.undecodable import is_json
-
-_ROOT = Path(str(kraftwreck.harness.__file__)).resolve().parents[1]
 
 
 class Attempt:
@@ -102,5 +100,4 @@ def _inside(client: object, places: list[tuple[str, int]]) -> str:
     home = Path(code.co_filename).resolve().parent
     own = [(name, line) for name, line in places if Path(name).resolve().is_relative_to(home)]
     name, line = own[-1] if own else (code.co_filename, code.co_firstlineno)
-    path = Path(name).resolve()
-    return f"{path.relative_to(_ROOT) if path.is_relative_to(_ROOT) else path}:{line}"
+    return code_place(Path(name).resolve(), line)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-import kraftwreck.harness
+from kraftwreck.harness.code_places import ROOT, code_place
 from kraftwreck.harness.generator import (
     Context,
     Due,
@@ -28,8 +28,7 @@ from kraftwreck.harness.workload import Load, Workload
 from kraftwreck.histories.exit_codes import BadInputError, CommandError
 from kraftwreck.histories.undecodable import is_json
 
-_ROOT = Path(str(kraftwreck.harness.__file__)).resolve().parents[1]
-_OURS = (_ROOT / "harness", _ROOT / "workloads")
+_OURS = (ROOT / "harness", ROOT / "workloads")
 _CANNOT = "the workload cannot plan its operations"
 _A_STEP = "a tuple (Due or Pending, generator or None), or None"
 _A_GENERATOR = "a generator, which has the methods op and update"
@@ -168,7 +167,7 @@ def _returned(function: Callable[..., object], value: object, wanted: str) -> Pl
         line = inspect.getsourcelines(function)[1]
     except (OSError, TypeError):
         return PlanError(f"{_CANNOT}: {told}")
-    return PlanError(f"{_CANNOT}: {told} ({_shown(path)}:{line})")
+    return PlanError(f"{_CANNOT}: {told} ({code_place(path, line)})")
 
 
 def _plan_error(error: Exception) -> PlanError:
@@ -185,8 +184,4 @@ def _plan_error(error: Exception) -> PlanError:
     home = foreign[0].parent if foreign else frames[-1][0].parent
     path, line = [each for each in frames if each[0].is_relative_to(home)][-1]
     text = " ".join(f"{type(error).__name__}: {error}".split())
-    return PlanError(f"{_CANNOT}: {text} ({_shown(path)}:{line})")
-
-
-def _shown(path: Path) -> Path:
-    return path.relative_to(_ROOT) if path.is_relative_to(_ROOT) else path
+    return PlanError(f"{_CANNOT}: {text} ({code_place(path, line)})")
