@@ -8,8 +8,10 @@ call each other without the interpreter.
 from __future__ import annotations
 
 import ast
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -110,7 +112,17 @@ def main() -> None:
     """Compile the modules below the current folder, which must be a copy, beside their sources."""
     from mypyc.build import mypycify
     from setuptools import setup
+    from setuptools._distutils.ccompiler import CCompiler
 
+    one_by_one = CCompiler.compile
+
+    def side_by_side(self: Any, sources: Sequence[str], **options: Any) -> list[str]:
+        """Compile the sources of an extension with all processors; distutils takes turns."""
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = pool.map(lambda source: one_by_one(self, [source], **options), sources)
+            return [path for made in objects for path in made]
+
+    setattr(CCompiler, "compile", side_by_side)  # noqa: B010  # mypy refuses to assign a method
     if Path("pyproject.toml").exists():
         sys.exit("this changes sources and works in a copy only; use kraftwreck sim --compiled")
     modules = [f"kraftwreck/{name}" for name in chosen(Path("kraftwreck"))]

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -63,43 +64,46 @@ def analyze(analyzed: Any) -> Callable[..., dict[str, Any]]:
     return call
 
 
-@pytest.fixture
-def copy(analyzed: Any, tmp_path: Path) -> Callable[..., Path]:
-    """Make a store of some runs of the analyzed one."""
+def place(analyzed: Any, store: Path, *runs: str) -> None:
+    """Copy runs, without their tables, into ``store``."""
+    for run in runs:
+        folder = analyzed.runs[run]
+        target = store / "/".join(folder.parts[-2:])
+        shutil.copytree(folder, target, ignore=shutil.ignore_patterns("analysis"))
 
-    def call(name: str, *runs: str) -> Path:
-        store = tmp_path / name
-        store.mkdir(exist_ok=True)
-        for run in runs:
-            folder = analyzed.runs[run]
-            target = store / "/".join(folder.parts[-2:])
-            shutil.copytree(folder, target)
-            shutil.rmtree(target / "analysis", ignore_errors=True)
+
+@pytest.fixture(scope="module")
+def at_once(analyzed: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Return a store of some runs, analyzed once for all tests. They change copies of it."""
+
+    @cache
+    def call(*runs: str) -> Path:
+        store = tmp_path_factory.mktemp("at-once")
+        place(analyzed, store, *runs)
+        assert analyzed.handle.analyze(store, timeout_s=1800)["read"] == len(runs)
         return store
 
     return call
 
 
-def test_batch_by_batch_is_as_all_at_once(analyzed: Any, analyze: Any, copy: Any) -> None:
-    store = copy("store", "register")
-    assert analyze(store)["read"] == 1
+def test_batch_by_batch_is_as_all_at_once(
+    analyzed: Any, analyze: Any, at_once: Any, tmp_path: Path
+) -> None:
+    store = shutil.copytree(at_once("register"), tmp_path / "store")
     first = {name: files(store, name) for name in PER_RUN}
-    copy("store", "metadata", "bad")
+    place(analyzed, store, "metadata", "bad")
     assert up_to_date(store) == 2
     assert analyze(store)["read"] == 2
     assert all(set(first[name]) <= set(files(store, name)) for name in PER_RUN)
     assert analyze(store)["read"] == 0
-    at_once = copy("at-once", "register", "metadata", "bad")
-    analyze(at_once)
-    assert content(store) == content(at_once)
+    assert content(store) == content(at_once("register", "metadata", "bad"))
     assert by_pattern(store) == {name: len(rows) for name, rows in content(store).items()}
 
 
 def test_changed_runs_are_replaced_and_removed_ones_stay_in_gold(
-    analyzed: Any, analyze: Any, copy: Any
+    analyzed: Any, analyze: Any, at_once: Any, tmp_path: Path
 ) -> None:
-    store = copy("store", "register", "metadata", "bad")
-    analyze(store)
+    store = shutil.copytree(at_once("register", "metadata", "bad"), tmp_path / "store")
     before = content(store)
     ids = {name: "/".join(run.parts[-2:]) for name, run in analyzed.runs.items()}
     test = store / ids["register"] / "test.json"
@@ -130,11 +134,10 @@ def test_changed_runs_are_replaced_and_removed_ones_stay_in_gold(
 
 @pytest.mark.parametrize("step", ["gold latency", "moved gold/keys"])
 def test_an_analysis_that_is_killed_is_finished_by_the_next(
-    analyzed: Any, analyze: Any, copy: Any, step: str
+    analyzed: Any, analyze: Any, at_once: Any, tmp_path: Path, step: str
 ) -> None:
-    store = copy("store", "register")
-    analyze(store)
-    copy("store", "bad")
+    store = shutil.copytree(at_once("register"), tmp_path / "store")
+    place(analyzed, store, "bad")
     done = subprocess.run(
         [sys.executable, "-c", DIES, str(store), step],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
@@ -143,16 +146,15 @@ def test_an_analysis_that_is_killed_is_finished_by_the_next(
     committed = step.startswith("moved")
     assert len(read(store, "runs")) == (2 if committed else 1)
     assert analyze(store)["read"] == (0 if committed else 1)
-    at_once = copy("at-once", "register", "bad")
-    analyze(at_once)
-    assert content(store) == content(at_once)
+    assert content(store) == content(at_once("register", "bad"))
     assert by_pattern(store) == {name: len(rows) for name, rows in content(store).items()}
 
 
 def test_a_checker_whose_process_is_killed_stops_no_analysis(
-    analyzed: Any, analyze: Any, copy: Any
+    analyzed: Any, analyze: Any, tmp_path: Path
 ) -> None:
-    store = copy("deadly", "register", "bad")
+    store = tmp_path / "deadly"
+    place(analyzed, store, "register", "bad")
     deadly = store / "/".join(analyzed.runs["register"].parts[-2:])
     test = json.loads((deadly / "test.json").read_text())
     write_json(deadly / "test.json", {**test, "checkers": ["stats", "killer", "epochs"]})
