@@ -55,8 +55,9 @@ Codes = Callable[[State], refusals.Codes]
 @rule(
     "C19",
     "DoneAsAsked",
-    "An acknowledged change is in the committed log exactly as requested.",
-    "T1 T6",
+    "An acknowledged change is in the committed log exactly as requested (and in every later read: "
+    "checker committed).",
+    "T1 T5 T6",
 )
 @rule(
     "C20",

@@ -14,9 +14,8 @@ from kraftwreck.checkers.kraft.invariants.topic_rules import TopicRules
 from kraftwreck.checkers.kraft.recorded.committed_log import Segment
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
 from kraftwreck.checkers.kraft.rule import rule
-from kraftwreck.histories.operation import OK
 
-BY_RECORDS = ("C1", "C2", "C3", "C4", "C5", "C6", "C7", "C9", "C10", "C11", "C14")
+BY_RECORDS = ("C1", "C2", "C3", "C4", "C5", "C6", "C7", "C10", "C11", "C14")
 """The ids that the replay judges, alone or together with captured messages."""
 
 
@@ -140,13 +139,6 @@ class Controller:
     "T1 T6",
 )
 @rule(
-    "C9",
-    "AckedIsCommitted",
-    "Every acknowledged change is in the committed log (and in every later read: checker "
-    "committed).",
-    "T5 T6",
-)
-@rule(
     "C10",
     "AdminLinearizable",
     "A live topic has one TopicRecord (and operations are linearizable: checkers committed and "
@@ -173,7 +165,7 @@ class Controller:
     "T1 T4 T6",
 )
 def check(evidence: Evidence, report: Report) -> None:
-    """Report the results of the replay for C1 to C7, C10, C11 and C14, and judge C9."""
+    """Report the results of the replay for C1 to C7, C10, C11 and C14."""
     controller = Controller.of(evidence)
     report.take(controller.report.findings)
     for invariant, facts in controller.report.facts.items():
@@ -191,29 +183,4 @@ def check(evidence: Evidence, report: Report) -> None:
     if not evidence.captured:
         for invariant in ("C8", "C16"):
             report.unseen(invariant, NO_MESSAGES)
-    _acknowledged(evidence, report, controller)
-
-
-def _acknowledged(evidence: Evidence, report: Report, controller: Controller) -> None:
-    """C9: the log holds a record of each topic that was created or deleted, as clients saw it.
-
-    Hosts capture no answers to clients, so there C19 is not judged.
-    """
-    report.unseen("C9", "no operation on metadata was acknowledged")
     report.unseen("C10", "no topic was created")
-    if not controller.replay.records:
-        return
-    if not evidence.log.whole or evidence.log.missing or evidence.trace.gaps:
-        report.unseen("C9", "the disks no longer hold the whole committed log")
-        return
-    changed = {"create": controller.topics.created, "delete": controller.topics.removed}
-    for call in evidence.run.calls:
-        if call.type == OK and call.f in changed and isinstance(call.key, str):
-            report.held("C9")
-            if call.key not in changed[call.f]:
-                report.broken(
-                    "C9",
-                    f"Operation {call.f} of {call.key!r} was acknowledged, and the committed log "
-                    f"holds no record that {call.f}s the topic.",
-                    operations=call.indices,
-                )

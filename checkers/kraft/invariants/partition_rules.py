@@ -16,9 +16,9 @@ from kraftwreck.checkers.kraft.controller_model.replay import Step
 from kraftwreck.checkers.kraft.invariants.asked_reassignments import AskedReassignments
 from kraftwreck.checkers.kraft.invariants.broker_rules import LARGEST_BATCH
 from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.recorded.arrived import all_arrived, arrived
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
 from kraftwreck.checkers.recorded.run_data import RunData
-from kraftwreck.checkers.suspicion import in_virtual_time
 from kraftwreck.nodes.log.uuids import LOST
 
 ALL = None
@@ -296,16 +296,13 @@ def _acceptable(model: MetadataModel, partition: Partition, broker_id: int) -> b
 def _asked_unclean(run: RunData) -> set[str | None]:
     """Return the topics for which an unclean election was requested, which permits it.
 
-    The simulator captures each request that arrives. Elsewhere input logs may have lost some, so
-    the operations of clients count, too.
+    Where some requests may not have been captured, the operations of clients count, too.
     """
     topics: set[str | None] = set()
-    capture = run.capture
-    for message in capture.messages if capture is not None else ():
-        request = message.request
-        if message.api == "ElectLeaders" and request and request.get("election_type") == UNCLEAN:
-            wanted = request["topic_partitions"]
+    for message in arrived(run, ("ElectLeaders",)):
+        if message.request["election_type"] == UNCLEAN:
+            wanted = message.request["topic_partitions"]
             topics.update([ALL] if wanted is None else [each["topic"] for each in wanted])
-    if capture is None or capture.dropped or not in_virtual_time(run.test):
+    if not all_arrived(run):
         topics.update(c.key for c in run.calls if c.f == "elect" and c.argument == UNCLEAN)
     return topics

@@ -27,12 +27,8 @@ from kraftwreck.checkers.kraft.rule import judges
 from kraftwreck.checkers.recorded.clocks import slowest
 from kraftwreck.checkers.suspicion import in_virtual_time
 from kraftwreck.histories.message import Message
-from kraftwreck.histories.operation import OK
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.protocol import errors
-
-_OF_BROKERS = ("beat", "ask", "twin", "restart", "unregister")
-"""Operations by which a broker may have contact with the controller."""
 
 STOPPING = "pending-controlled-shutdown"
 """The state that a broker reports as soon as its shutdown is requested."""
@@ -211,11 +207,6 @@ def _early(evidence: Evidence, report: Report) -> None:
         for message in evidence.of(api):
             if message.request is not None:
                 beats.setdefault(message.request["broker_id"], []).append(message)
-    doubtful = [
-        (call.start, call.end)
-        for call in evidence.run.calls
-        if call.f in _OF_BROKERS and call.type != OK
-    ]
     stopping = _stopping(evidence)
     for offset, broker_id, epoch in Controller.of(evidence).brokers.fenced:
         entry = chain.committed.get(offset)
@@ -225,8 +216,6 @@ def _early(evidence: Evidence, report: Report) -> None:
         claim, at = claims.get(entry.id[1]), evidence.moment(batch.event)
         begun = None if claim is None else evidence.moment(claim)
         if claim is None or at is None or begun is None or batch.event.node != claim.node:
-            continue
-        if any(begin <= at and at - 2 * span <= end for begin, end in doubtful):
             continue
         if stopping.get(epoch, at) < at:
             continue  # It reports its stop at once, before any answer.

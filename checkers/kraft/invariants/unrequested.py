@@ -20,7 +20,10 @@ from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.eligible_rules import MIN_INSYNC
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.recorded.arrived import all_arrived, arrived
 from kraftwreck.checkers.kraft.rule import judges, rule
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.checkers.suspicion import in_virtual_time
 from kraftwreck.histories.message import Message
 from kraftwreck.nodes.protocol import errors
 
@@ -39,16 +42,13 @@ Change = tuple[int, int, str | None]
 class _Requested:
     """The changes in all requests, by setting."""
 
-    def __init__(self, messages: list[Message]) -> None:
+    def __init__(self, run: RunData) -> None:
         self.settings: dict[Key, list[Change]] = defaultdict(list)
         self.levels: dict[str, list[tuple[int, int]]] = defaultdict(list)
         self.replaced: dict[tuple[int, str], list[int]] = defaultdict(list)
         """When requests replaced everything that they do not name."""
-        asked = [m for m in messages if m.api in APIS and isinstance(m.request, dict)]
-        answered = {id(m.request) for m in asked if m.response is not None}
-        for message in asked:
-            if message.response is not None or id(message.request) not in answered:
-                self._take(message)
+        for message in arrived(run, APIS):
+            self._take(message)
 
     def _take(self, message: Message) -> None:
         request, sent = message.request, message.sent
@@ -97,7 +97,7 @@ def _parts(message: Message) -> Iterator[dict[str, Any]]:
 def check_topics(evidence: Evidence, report: Report) -> None:
     """Judge C21: a request named every topic that was created."""
     history = Controller.of(evidence).history
-    if not history.ends or not _has_all_requests(evidence):
+    if not history.ends or not all_arrived(evidence.run):
         report.unseen("C21", "some requests may be unknown" if history.ends else NO_LOG)
         return
     report.unseen("C21", "no topic was created")
@@ -114,23 +114,13 @@ def check_topics(evidence: Evidence, report: Report) -> None:
             report.broken("C21", f"Topic {name} is created below offset {end} without a request.")
 
 
-def _has_all_requests(evidence: Evidence) -> bool:
-    """Whether all requests were captured. An input log may lose its end with the power."""
-    run, capture = evidence.run, evidence.run.capture
-    if capture is None or capture.dropped or run.test.get("uncollected"):
-        return False
-    lost = "power" in (run.test.get("faults") or ())
-    return run.test.get("simulated") is True or (capture.own_inputs and not lost)
-
-
 @judges("C21")
 def check_settings(evidence: Evidence, report: Report) -> None:
     """Judge C21 of configurations and of feature levels."""
     run, history = evidence.run, Controller.of(evidence).history
-    capture = run.capture
-    if capture is None or capture.dropped or not run.test.get("simulated") or not history.whole:
+    if not in_virtual_time(run.test) or not all_arrived(run) or not history.whole:
         return
-    commits, requested = Commits.of(evidence), _Requested(capture.messages)
+    commits, requested = Commits.of(evidence), _Requested(run)
     for key, versions in history.configs.items():
         for end, before, after in versions.since(-1, 1 << 62):
             if before == after or _goes_with_its_topic(history, key, end, after):

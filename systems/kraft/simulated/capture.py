@@ -17,16 +17,19 @@ from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
 from kraftwreck.systems.kraft.simulated.binding import disk_of
 from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
 
-_ON_ARRIVAL = frozenset((*APIS, "ElectLeaders"))
+_ON_ARRIVAL = frozenset(
+    (*APIS, "AlterPartitionReassignments", "BrokerHeartbeat", "BrokerRegistration", "ElectLeaders")
+)
 
 
 def listen(world: World) -> Capture:
     """Return the capture that will hold the messages of ``world``.
 
     Each request is captured with its response, when the response is sent. Fetch responses are
-    captured again when they arrive. Clients' requests for changes are also captured when they
-    arrive, since they may be carried out without a response. Batches and the headers of snapshots
-    are captured when they reach a disk, so the whole log is known even after cleaning.
+    captured again when they arrive. Clients' requests for changes and requests of scripted brokers
+    are also captured when they arrive, since they may be carried out without a response. Batches
+    and the headers of snapshots are captured when they reach a disk, so the whole log is known even
+    after cleaning.
     """
     capture = Capture()
 

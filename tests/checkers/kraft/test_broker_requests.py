@@ -314,3 +314,21 @@ def test_c16_a_wish_to_be_fenced_counts_however_long_it_was_on_its_way(
     run = make_run(None, brokers, capture=capture, simulated=True)
     told = [a.explanation for a in findings(run) if a.type == "C16"]
     assert bool(told) != right, told
+
+
+@pytest.mark.parametrize(("wish", "right"), [("want_fence", True), ("other", False)])
+def test_c16_a_wish_to_be_fenced_needs_no_answer(
+    brokers: Any, records: Any, capture: Capture, make_run: Callable[..., Any],
+    wish: str, right: bool,
+) -> None:  # fmt: skip
+    """The request arrived, and the controller lost power before it answered."""
+    body = {"broker_id": 2, "broker_epoch": brokers.epochs[2], "current_metadata_offset": 0}
+    brokers.time += 0.1
+    at = int(brokers.time * SECOND)
+    capture.api(at, 2, 1, "BrokerHeartbeat", body, {"error_code": 0, "is_fenced": False}, at)
+    capture.api(at, 2, 1, "BrokerHeartbeat", body | {wish: True}, None, at)
+    brokers.time += 1
+    brokers.write(records.change(isr=[1]), records.fence(2, brokers.epochs[2], 1))
+    run = make_run(None, brokers, capture=capture, simulated=True)
+    told = [a.explanation for a in findings(run) if a.type == "C16"]
+    assert bool(told) != right, told

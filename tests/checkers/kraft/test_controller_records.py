@@ -294,29 +294,6 @@ def test_c6_a_replica_that_one_reassignment_added_and_another_kept(
     assert broken(make_run(None, cluster)) == set()
 
 
-def test_c9_an_acknowledged_topic_without_a_record(
-    cluster: Any, records: Any, history: Any, make_run: Callable[..., Any]
-) -> None:
-    history.did(0, "create", "t", key="t")
-    run = make_run(history, cluster, workload="metadata")
-    assert (broken(run), status(run, "C9")) == (set(), "checked")
-    history.did(0, "create", "lost", key="lost")
-    run = make_run(history, cluster, workload="metadata")
-    assert broken(run) == {"C9"}
-    assert check(run).anomalies[0].operations == [2, 3]
-
-
-def test_c9_is_judged_in_any_workload_by_the_names_of_topics(
-    cluster: Any, records: Any, history: Any, make_run: Callable[..., Any]
-) -> None:
-    history.did(0, "delete", "t", key="t")
-    assert broken(make_run(history, cluster, workload="theirs")) == {"C9"}
-    cluster.write(records.remove_topic())
-    history.did(0, "create", 7, key=1)
-    run = make_run(history, cluster, workload="theirs")
-    assert broken(run) == set(), "the key of a register is no name of a topic"
-
-
 def test_c10_a_topic_that_exists_is_created_again(
     cluster: Any, records: Any, make_run: Callable[..., Any]
 ) -> None:
