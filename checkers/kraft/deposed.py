@@ -22,6 +22,7 @@ from kraftwreck.checkers.kraft.limits import (
     SIMULATED_RESIGNATION_NS,
 )
 from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
+from kraftwreck.checkers.kraft.recorded.settings import setting
 from kraftwreck.checkers.recorded.clocks import after, node_clocks, pauses, slowest
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.checkers.suspicion import in_virtual_time
@@ -63,11 +64,7 @@ def claims(calls: Iterable[Call]) -> list[Claim]:
 
 def timeout_ns(test: dict[str, Any]) -> int:
     """Return how long a leader stays without a majority, by its own clock: 1.5 fetch timeouts."""
-    knobs = test.get("knobs")
-    node = knobs.get("node") if isinstance(knobs, dict) else None
-    settings = node if isinstance(node, dict) else test
-    timeout_ms = settings.get("fetch_timeout_ms", FETCH_TIMEOUT_MS)
-    return int(timeout_ms * 1.5) * MS
+    return int(setting(test, "fetch_timeout_ms", FETCH_TIMEOUT_MS) * 1.5) * MS
 
 
 def slack_ns(test: dict[str, Any]) -> int:

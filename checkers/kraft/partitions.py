@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from kraftwreck.checkers.calls import Call
 from kraftwreck.checkers.findings import Findings
 from kraftwreck.checkers.kraft.limits import MS, SESSION_MS
+from kraftwreck.checkers.kraft.recorded.settings import setting
 from kraftwreck.checkers.recorded.clocks import fastest
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.histories.operation import OK
@@ -109,7 +110,7 @@ def _twins(run: RunData, registrations: dict[int, list[Registered]], findings: F
     Every contact begins a session, and so does a controller that takes over.
     """
     # By the fastest clock of any controller: the clock of this controller is not known here.
-    session = int(_session_ns(run) * fastest(run.test))
+    session = int(setting(run.test, "session_timeout_ms", SESSION_MS) * MS * fastest(run.test))
     contacts: dict[int, list[tuple[Call, int]]] = {}
     for call, report in reports(run.calls):
         if report["did"] == "heartbeat" and "fenced" in report:
@@ -142,13 +143,6 @@ def _unregistered(calls: Sequence[Call], broker: int, after: Call, before: Call)
         and (c.type == "info" or (c.type == OK and c.value["broker"] == broker))
         for c in calls
     )
-
-
-def _session_ns(run: RunData) -> int:
-    knobs = run.test.get("knobs")
-    node = knobs.get("node") if isinstance(knobs, dict) else None
-    settings = node if isinstance(node, dict) else run.test
-    return int(settings.get("session_timeout_ms", SESSION_MS)) * MS
 
 
 def _unfenced(calls: Sequence[Call], findings: Findings) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from kraftwreck.checkers.kraft.invariants.evidence import NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import CALM_NS, NEWS
+from kraftwreck.checkers.kraft.recorded.settings import setting
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.checkers.suspicion import in_virtual_time
 from kraftwreck.histories.message import Message
@@ -126,8 +127,7 @@ def _elsewhere(evidence: Evidence, report: Report, calm: _Calm, bound: int) -> N
 
 def _fetches_all(test: dict[str, Any]) -> bool:
     """Whether one fetch returns all records."""
-    node = test["knobs"].get("node")
-    return not isinstance(node, dict) or int(node.get("fetch_max_bytes", 1 << 20)) >= 1 << 20
+    return setting(test, "fetch_max_bytes", 1 << 20) >= 1 << 20
 
 
 def _bound(test: dict[str, Any]) -> int | None:
@@ -139,8 +139,7 @@ def _bound(test: dict[str, Any]) -> int | None:
         return None  # It commits at once, and its own disk, with snapshots to write, delays it.
     disk = int(knobs["fsync_max"]) * int(knobs["slow_factor"])
     bound = 3 * int(knobs["latency_max"]) + 4 * disk + 20_000
-    node = knobs.get("node")
-    wait = int(node.get("fetch_max_wait_ms", 500)) * 1000 if isinstance(node, dict) else 500_000
+    wait = setting(test, "fetch_max_wait_ms", 500) * 1000
     return bound * _US if bound < wait * 2 // 3 else None
 
 

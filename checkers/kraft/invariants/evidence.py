@@ -10,6 +10,7 @@ from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
 from kraftwreck.checkers.kraft.recorded.committed_log import CommittedLog, committed_log
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
 from kraftwreck.checkers.kraft.recorded.disk_pass import DiskPass, disk_pass
+from kraftwreck.checkers.kraft.recorded.settings import setting
 from kraftwreck.checkers.kraft.recorded.trace import quorum_model
 from kraftwreck.checkers.recorded.clocks import after, node_clocks, pauses
 from kraftwreck.checkers.recorded.run_data import RunData
@@ -60,11 +61,7 @@ class Evidence:
     def setting(self, name: str, default: int, node: int = 0) -> int:
         """Return a setting of the nodes of a simulated run, or of that ``node``; ``default`` if it
         was not set."""
-        test = self.settings_of(node)
-        knobs = test.get("knobs")
-        plain = knobs.get("node") if isinstance(knobs, dict) else None
-        settings = plain if isinstance(plain, dict) else test
-        return int(settings.get(name, default))
+        return setting(self.settings_of(node), name, default)
 
     def settings_of(self, node: int) -> dict[str, Any]:
         """Return ``test.json``; for a hasty node, with its own settings."""
