@@ -365,6 +365,7 @@ class Partition:
             self.with_.proposed.add(self.key)
         elif answer.error in _REVERTED:
             self.in_sync.pending = None
+            self.advance()
         elif answer.error == NONE:
             old = self.assignment
             if answer.leader_epoch != old.leader_epoch:

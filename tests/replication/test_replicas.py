@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -231,6 +232,18 @@ def test_a_newcomer_is_proposed_with_the_epoch_of_its_fetch() -> None:
     refused = come.Altered(KEY, errors.INELIGIBLE_REPLICA)
     broker.step(come.AlterPartitionAnswered(sent.correlation, (refused,)))
     assert broker.core.partitions[KEY].in_sync.maximal == {1}
+
+
+def test_a_newcomer_that_is_refused_does_not_hold_the_high_watermark_back() -> None:
+    broker = Broker(isr=(1,))
+    sent = only(broker.fetch(3, 0), out.AlterPartition)
+    broker.produce(batch(1))
+    fenced = {**PEERS, 3: replace(PEERS[3], eligible=False)}
+    broker.step(come.Published((), None, None, fenced))
+    assert broker.core.partitions[KEY].hw == 0
+    refused = come.Altered(KEY, errors.INELIGIBLE_REPLICA)
+    broker.step(come.AlterPartitionAnswered(sent.correlation, (refused,)))
+    assert broker.core.partitions[KEY].hw == 1
 
 
 def test_offsets_of_a_new_leader_are_not_available_at_first() -> None:

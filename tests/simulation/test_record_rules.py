@@ -12,7 +12,7 @@ import pytest
 from kraftwreck.harness.simulated.result import SimResult
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis.inject import Injector
-from kraftwreck.nodes.protocol.errors import NONE, NOT_ENOUGH_REPLICAS
+from kraftwreck.nodes.protocol.errors import NONE, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication.effects import OffsetPart
 from kraftwreck.nodes.replication.events import Assignment
@@ -33,6 +33,7 @@ from tests.replication.test_planted import (
     deletes_above_the_high_watermark,
     keeps_epochs_over_truncation,
     lets_consumers_read_to_the_end,
+    truncates_to_the_high_watermark,
 )
 
 Patch = pytest.MonkeyPatch
@@ -86,6 +87,25 @@ def ignores_leader_epochs(patch: Patch) -> None:
         assigned(self, replace(new, leader_epoch=0))
 
     patch.setattr(Partition, "assigned", planted)
+
+
+def answers_in_any_leader_epoch(patch: Patch) -> None:
+    def planted(self: Partition, leader_epoch: int) -> int:
+        return NONE if self.leading else NOT_LEADER_OR_FOLLOWER
+
+    patch.setattr(Partition, "fault", planted)
+
+
+def commits_late(patch: Patch) -> None:
+    """A leader whose ISR has changed raises its high watermark only with the next fetch."""
+    altered, advance = Partition.altered, Partition.advance
+
+    def planted(self: Partition, *args: Any) -> None:
+        patch.setattr(Partition, "advance", lambda self: None)
+        altered(self, *args)
+        patch.setattr(Partition, "advance", advance)
+
+    patch.setattr(Partition, "altered", planted)
 
 
 def acknowledges_what_it_refused(patch: Patch) -> None:
@@ -164,6 +184,9 @@ PLANTED: list[tuple[Callable[[Patch], None], str]] = [
     (shrinks_to_the_leader, "D14"),
     (forgets_the_last_batch, "F1"),
     (keeps_a_high_watermark_over_truncation, "D5"),
+    (truncates_to_the_high_watermark, "D1"),
+    (answers_in_any_leader_epoch, "D10"),
+    (commits_late, "L13"),
     (lets_no_replica_return, "L13"),
     (lets_fetches_wait_too_long, "L13"),
 ]

@@ -1,8 +1,10 @@
 """Schedules against the replication of records: faults at brokers, by time and by transition.
 
-Some links between brokers are slow or cut, so that replicas lag behind and leave their ISRs.
-Meanwhile leaders are killed, stopped or cut off, at any time or when a broker begins to lead, has
-changed an ISR, or cuts its log.
+Some links between brokers are slow or cut, so that replicas lag behind and leave their ISRs. In
+some runs brokers are cut off from all controllers, and not from each other: they lead and follow
+as old metadata says. Meanwhile leaders are killed, stopped or cut off, at any time or when a
+broker begins to lead, has changed an ISR, or cuts its log. Other runs are made of bounces: a leader
+falls and leads again, and a replica learns of neither.
 """
 
 from __future__ import annotations
@@ -25,7 +27,13 @@ _LONG_MS: Final = (1_000, 2_500, 4_000, 7_000)
 _TRIGGERS: Final = ("led", "led", "isr", "isr", "cut")
 
 
-def plan(kinds: Sequence[str], seed: int, duration_s: float, brokers: Sequence[str]) -> list[Fault]:
+def plan(
+    kinds: Sequence[str],
+    seed: int,
+    duration_s: float,
+    brokers: Sequence[str],
+    controllers: Sequence[str],
+) -> list[Fault]:
     """Return faults of ``kinds`` for a run of ``duration_s`` seconds, by time.
 
     The result is empty if there are no two brokers or no family strikes one.
@@ -35,7 +43,12 @@ def plan(kinds: Sequence[str], seed: int, duration_s: float, brokers: Sequence[s
         return []
     key = (seed, "replicas")
     few = [_pick(blows, (*key, "kind", place)) for place in range(2)]
+    mode = draw_below(3, *key, "mode") if "partition" in kinds else 0
+    if mode == 2 and len(brokers) > 2:
+        return _bounces(blows, seed, duration_s, brokers, controllers)
     faults = [*_lags(kinds, seed, duration_s, brokers), *_blows(few, seed, duration_s, brokers)]
+    if mode == 1:
+        faults += _blindness(seed, duration_s, brokers, controllers)
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))
 
 
@@ -66,6 +79,83 @@ def _lags(
         )
         at_s += duration / SECOND + 0.2 + 3.0 * draw_unit(*mine, "gap")
     return faults
+
+
+def _blindness(
+    seed: int, duration_s: float, brokers: Sequence[str], controllers: Sequence[str]
+) -> list[Fault]:
+    """Return partitions between one broker and all controllers, one after another."""
+    faults: list[Fault] = []
+    at_s = 2.0
+    while at_s < duration_s * 0.8:
+        mine = (seed, "replicas", "blind", len(faults))
+        broker = _pick(brokers, (*mine, "which"))
+        duration_ms = _pick(_LONG_MS, (*mine, "duration"))
+        faults.append(_blind(broker, controllers, at_s, duration_ms, draw(*mine, "draw")))
+        at_s += duration_ms / 1000 + 0.2 + 2.0 * draw_unit(*mine, "gap")
+    return faults
+
+
+def _bounces(
+    kinds: Sequence[str],
+    seed: int,
+    duration_s: float,
+    brokers: Sequence[str],
+    controllers: Sequence[str],
+) -> list[Fault]:
+    """Return bounces, one after another.
+
+    One broker is blind from before until after. Its session ends, so it leads nothing. Then the
+    link between two others is cut, so that one of them lacks records, and the other one falls. It
+    leads again where it is the preferred replica.
+    """
+    faults: list[Fault] = []
+    at_s = 2.0
+    while at_s < duration_s * 0.7:
+        mine = (seed, "replicas", "bounce", len(faults))
+        first = draw_below(len(brokers), *mine, "first")
+        turn = (1, 2) if draw_below(2, *mine, "turn") else (2, 1)
+        blind, falls, lacks = (brokers[(first + step) % len(brokers)] for step in (0, *turn))
+        cut_s = at_s + _pick((1.5, 3.5), (*mine, "session"))
+        cut_ms = _pick((200, 500, 900), (*mine, "cut"))
+        blow_s = cut_s + cut_ms / 1000 - 0.1
+        blow_ms = _pick((50, 300, 1_000, 2_500), (*mine, "blow"))
+        blind_ms = round((blow_s - at_s) * 1000) + blow_ms + _pick((1_000, 2_500, 4_000), mine)
+        faults += [
+            _blind(blind, controllers, at_s, blind_ms, draw(*mine, "blind")),
+            Fault(
+                at=round(cut_s * SECOND),
+                kind="partition",
+                shape="link",
+                duration=cut_ms * MILLISECOND,
+                draw=draw(*mine, "link"),
+                targets=(falls, lacks),
+            ),
+            Fault(
+                at=round(blow_s * SECOND),
+                kind=_pick(kinds, (*mine, "kind")),
+                shape="one",
+                duration=blow_ms * MILLISECOND,
+                draw=draw(*mine, "draw"),
+                targets=(falls,),
+            ),
+        ]
+        at_s += blind_ms / 1000 + 1.0 + 2.0 * draw_unit(*mine, "gap")
+    return faults
+
+
+def _blind(
+    broker: str, controllers: Sequence[str], at_s: float, duration_ms: int, number: int
+) -> Fault:
+    """Return a partition between ``broker`` and all controllers."""
+    return Fault(
+        at=round(at_s * SECOND),
+        kind="partition",
+        shape="links",
+        duration=duration_ms * MILLISECOND,
+        draw=number,
+        targets=tuple(end for each in controllers for end in (broker, each)),
+    )
 
 
 def _blows(

@@ -115,11 +115,14 @@ class KraftCampaign(Campaign):
         if self.style == "timed":
             return plan_faults(options, knobs.brokers)
         if knobs.records and self.style == "swarm" and not self.governed:
-            brokers = [f"b{number}" for number in range(1, knobs.brokers + 1)]
+            hosts = host_names(options, knobs.brokers)
+            controllers, brokers = hosts[: options.nodes], hosts[options.nodes :]
             aimed = draw_below(REPLICAS, seed, "replica-faults", options.workload)
             share = 2 if options.workload == PRODUCE else 1
             if aimed < share:
-                faults = replica_faults.plan(options.faults, seed, options.time_limit_s, brokers)
+                faults = replica_faults.plan(
+                    options.faults, seed, options.time_limit_s, brokers, controllers
+                )
                 if faults:
                     return faults
         grows = knobs.dynamic and knobs.first_voters < min(2, options.nodes)

@@ -40,6 +40,7 @@ from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
 from kraftwreck.systems.kraft.simulated.record_answers import RecordAnswers
 from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch
+from kraftwreck.systems.kraft.simulated.replica_watch import ReplicaWatch
 from kraftwreck.systems.kraft.simulated.request_watch import RequestWatch
 from kraftwreck.systems.kraft.simulated.service_watch import ServiceWatch
 from kraftwreck.systems.kraft.simulated.snapshot_watch import SnapshotWatch
@@ -78,6 +79,7 @@ class Invariants:
         self.partitions: PartitionService | None = None
         if self.records.watches:
             RecordAnswers(world, self.failures, self.records)
+            ReplicaWatch(world, self.failures, self.records)
             self.partitions = PartitionService(world, self.failures, self.records.logs)
         self._world = world
         self._check_quorum = fetch_timeout_ms * 1500

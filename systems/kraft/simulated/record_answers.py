@@ -1,4 +1,4 @@
-"""Watches the answers of brokers about records: D2, D4, D5, D13 and D14, live.
+"""Watches the answers of brokers about records: D2, D4, D5, D10, D13 and D14, live.
 
 A batch is known by its checksum, since every value that clients send is unique.
 """
@@ -73,6 +73,7 @@ class RecordAnswers:
         event = message.call.event if message.call is not None else None
         node: Any = host.node
         partitions = node.broker.data.core.partitions
+        self._judge_epochs(host, event, effect, partitions)
         if isinstance(effect, out.ReplyProduce) and isinstance(event, ProduceReceived):
             self._produced(host, event, body, partitions)
         elif isinstance(effect, out.ReplyFetch) and isinstance(event, FetchReceived):
@@ -84,6 +85,28 @@ class RecordAnswers:
             and event.replica_id == CONSUMER
         ):
             self._listed(host, event, effect, body)
+
+    def _judge_epochs(
+        self, host: Host, event: Any, effect: Any, partitions: dict[PartitionKey, Partition]
+    ) -> None:
+        """D10: who names a leader epoch gets an answer of that leader or an error (KIP-320)."""
+        if isinstance(event, FetchReceived) and isinstance(effect, out.ReplyFetch):
+            asked = {part.key: part.leader_epoch for part in event.parts}
+        elif isinstance(event, ListOffsetsReceived) and isinstance(effect, out.ReplyListOffsets):
+            asked = {key: epoch for key, _, epoch in event.parts}
+        else:
+            return
+        for told in effect.parts:
+            named, partition = asked.get(told.key, -1), partitions.get(told.key)
+            if told.error != errors.NONE or named < 0 or partition is None:
+                continue
+            present = partition.assignment.leader_epoch
+            if named != present:
+                self._fail(
+                    "D10",
+                    f"{host.name} answers a request for epoch {named} of {name_of(told.key)} in"
+                    f" epoch {present}",
+                )
 
     # --- Produce ----------------------------------------------------------------------------
 
@@ -182,6 +205,8 @@ class RecordAnswers:
                     (at for (k, e), at in self._latest.items() if k == key and e <= epoch),
                     default=0,
                 )
+                # A new leader may know the end only once it has committed what it began with.
+                top = max(top, self._watch.committed_before(key, epoch))
                 if offset < top:
                     self._fail(
                         "D13",

@@ -6,6 +6,8 @@ a killed process loses nothing, a loss of power may lose what was not flushed (F
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,31 +21,55 @@ from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 
 @dataclass(slots=True)
 class RecordLog:
-    """The expected log of one replica. ``losses`` counts what its disk had lost by then."""
+    """The expected log of one replica. ``losses`` counts what its disk had lost by then.
+
+    ``had`` is where it ended before it was opened after a loss, 0 if there was none.
+    """
 
     start: int = 0
     batches: list[Batch] = field(default_factory=list)
     epochs: tuple[tuple[int, int], ...] = ()
     losses: int = 0
+    had: int = 0
 
     @property
     def end(self) -> int:
         """The offset after the last record."""
         return self.batches[-1].next_offset if self.batches else self.start
 
-    def cut(self, end_offset: int) -> None:
-        """Remove the batches from the one with ``end_offset`` on."""
-        while self.batches and self.batches[-1].next_offset > end_offset:
-            self.batches.pop()
+    def cut(self, end_offset: int) -> list[Batch]:
+        """Remove the batches from the one with ``end_offset`` on, and return them."""
+        place = len(self.batches)
+        while place and self.batches[place - 1].next_offset > end_offset:
+            place -= 1
+        removed = self.batches[place:]
+        del self.batches[place:]
+        return removed
+
+    def at(self, offset: int) -> Batch | None:
+        """Return the batch that begins at ``offset``, None without one."""
+        place = bisect_left(self.batches, offset, key=_base)
+        found = self.batches[place] if place < len(self.batches) else None
+        return found if found is not None and found.base_offset == offset else None
+
+
+def _base(batch: Batch) -> int:
+    return batch.base_offset
 
 
 class RecordLogs:
-    """The expected logs of all replicas; ``told`` are called with each batch that was appended."""
+    """The expected logs of all replicas.
+
+    ``on_append`` is called with each batch that a replica appends, ``on_cut`` with those that it
+    cuts from the end of its log.
+    """
 
     def __init__(self, world: World, failures: Failures) -> None:
         self._world = world
         self._failures = failures
         self._logs: dict[tuple[int, PartitionKey], RecordLog] = {}
+        self.on_append: list[Callable[[Host, PartitionKey, Batch], None]] = []
+        self.on_cut: list[Callable[[Host, PartitionKey, list[Batch]], None]] = []
         world.on_disk.append(self._on_disk)
         world.on_wipe.append(self._wiped)
 
@@ -73,6 +99,8 @@ class RecordLogs:
         if kind is data.Append:
             if effect.key not in disk_of_records(host).logs.full:
                 self._logs[host.id, effect.key].batches.append(effect.batch.bare())
+                for told in self.on_append:
+                    told(host, effect.key, effect.batch)
         elif kind is data.OpenLog:
             self._opened(host, effect.key)
         elif kind is data.RemoveLog:
@@ -80,7 +108,9 @@ class RecordLogs:
         elif kind is data.WriteEpochs:
             self._logs[host.id, effect.key].epochs = effect.entries
         elif kind is data.Truncate:
-            self._logs[host.id, effect.key].cut(effect.end_offset)
+            removed = self._logs[host.id, effect.key].cut(effect.end_offset)
+            for heard in self.on_cut:
+                heard(host, effect.key, removed)
         elif kind is data.StartAt:
             log = self._logs[host.id, effect.key]
             log.batches.clear()
@@ -102,6 +132,7 @@ class RecordLogs:
         if known is None or uncertain:
             return
         lost = known.losses != disk.losses
+        opened.had = max(known.had, known.end) if lost else known.had
         same = kept == known.batches[: len(kept)] if lost else kept == known.batches
         if not same:
             self._failures.add(

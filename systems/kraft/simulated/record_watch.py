@@ -110,6 +110,14 @@ class RecordWatch:
         """Return the highest high watermark that a leader of the partition had."""
         return self.topic(key).end
 
+    def committed_before(self, key: PartitionKey, epoch: int) -> int:
+        """Return the end of what leaders of older epochs than ``epoch`` have committed."""
+        topic = self.topic(key)
+        for place in range(len(topic.committed) - 1, -1, -1):
+            if topic.committed_in[place] < epoch:
+                return topic.committed[place][1]
+        return 0
+
     def fail(self, rule: str, explanation: str) -> None:
         """Report that a rule does not hold."""
         self._failures.add(rule, self._world.now, explanation)
@@ -273,7 +281,8 @@ class RecordWatch:
             log = self.logs.of(member, partition.key)
             if other is None or log is None or not self.logs.lossless(other, partition.key):
                 continue
-            if log.end < partition.hw:
+            # A leader that is cut off from the controllers counts what a loss of power took.
+            if log.had <= log.end < partition.hw:
                 self.fail(
                     "D8",
                     f"{where}: high watermark {partition.hw}, but {other.name} of the ISR ends at"

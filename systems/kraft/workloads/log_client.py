@@ -61,7 +61,8 @@ class LogClient:
     """The memory of one client between operations.
 
     ``producer`` is its (id, epoch), None before it has one. ``sequences`` has the next sequence
-    number of each key, ``assigned`` the keys that it polls.
+    number of each key, ``assigned`` the keys that it polls, ``ended`` the leader epoch in which it
+    learned the end of each key.
     """
 
     state: ClientState
@@ -70,6 +71,7 @@ class LogClient:
     sequences: dict[int, int] = field(default_factory=dict)
     assigned: list[int] = field(default_factory=list)
     positions: dict[int, Position] = field(default_factory=dict)
+    ended: dict[int, int] = field(default_factory=dict)
 
     def draw(self, bound: int, purpose: str) -> int:
         """Return a number below ``bound``, another one at each call."""

@@ -7,11 +7,11 @@ idempotent. Consumers poll the keys that they are assigned, and a final poll rea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, Final
 
 from kraftwreck.checkers.floor import Floor
-from kraftwreck.harness.client import Completion, Invocation, Pause
+from kraftwreck.harness.client import Answer, Call, Completion, Invocation, Pause
 from kraftwreck.harness.generator import Planned
 from kraftwreck.harness.workload import ClientSetting
 from kraftwreck.histories.operation import Op
@@ -152,14 +152,23 @@ def _assign(op: Op, client: LogClient) -> Invocation:
 def _poll(client: LogClient) -> Invocation:
     small = client.draw(2, "poll-bytes")
     if client.assigned and client.draw(4, "ask-end") == 0:
-        # Consumers ask for the end to show their lag.
-        key = client.assigned[client.draw(len(client.assigned), "ask-which")]
-        if (yield from find_leader(client, key)) is not None:
-            yield from offset_at(client, key, LATEST)
+        yield from _ask_end(client, client.assigned[client.draw(len(client.assigned), "ask-which")])
+    for key in client.assigned:
+        # A new leader may not know yet how far its predecessors have committed.
+        leader = yield from find_leader(client, key)
+        if leader is not None and leader.epoch > client.ended.get(key, -1):
+            yield from _ask_end(client, key)
     found, error = yield from poll(client, 200 if small else LARGEST)
     if error and not found:
         return Completion("fail", error=error)
     return Completion("ok", _polled(found), error=error or None)
+
+
+def _ask_end(client: LogClient, key: int) -> Generator[Call | Pause, Answer, None]:
+    """Ask for the end of ``key``, as consumers do to show their lag."""
+    leader = yield from find_leader(client, key)
+    if leader is not None and (yield from offset_at(client, key, LATEST)) is not None:
+        client.ended[key] = leader.epoch
 
 
 def _read_all(client: LogClient) -> Invocation:

@@ -1,0 +1,128 @@
+"""Watches how replicas follow: what they append and cut (D1, D6), and how far leaders commit (L13).
+
+A follower appends batches of its leader's log and no others. Nobody cuts a committed batch, since
+each leader has all of them, and a leader cuts nothing. A leader's high watermark is at once as high
+as the replicas allow.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.replication.headers import Batch, PartitionKey
+from kraftwreck.nodes.replication.partition import Partition
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.record_logs import disk_of_records, name_of
+from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch, identity, least_in_sync
+
+SLACK_US: Final = 100_000
+
+
+class ReplicaWatch:
+    """Judges replicas of ``world``; ``watch`` knows the logs, and which batches are committed."""
+
+    def __init__(self, world: World, failures: Failures, watch: RecordWatch) -> None:
+        self._world = world
+        self._failures = failures
+        self._watch = watch
+        self._hosts = {host.id: host for host in world.hosts}
+        if watch.watches:
+            watch.logs.on_append.append(self._appended)
+            watch.logs.on_cut.append(self._cut)
+            world.on_emit.append(self._on_emit)
+
+    def _fail(self, rule: str, explanation: str) -> None:
+        self._failures.add(rule, self._world.now, explanation)
+
+    def _appended(self, host: Host, key: PartitionKey, batch: Batch) -> None:
+        """D6: what a follower appends is in the log of the leader that it follows."""
+        partition = _replica(host, key)
+        if partition is None or partition.leading or key in self._watch.lost:
+            return
+        epoch = partition.assignment.leader_epoch
+        leader = self._hosts.get(self._watch.topic(key).leaders.get(epoch, -1))
+        if leader is None:
+            return
+        led = _replica(leader, key)
+        if led is None or not led.leading or led.assignment.leader_epoch != epoch:
+            return
+        log = self._watch.logs.of(leader.id, key)
+        if log is None or key in disk_of_records(leader).logs.full:
+            return
+        if batch.base_offset < log.start or not self._watch.logs.lossless(leader, key):
+            return
+        known = log.at(batch.base_offset)
+        if known is None or identity(known) != identity(batch):
+            self._fail(
+                "D6",
+                f"{host.name} appends a batch of epoch {batch.leader_epoch} at"
+                f" {batch.base_offset} of {name_of(key)}, which {leader.name}, its leader in epoch"
+                f" {epoch}, does not have",
+            )
+
+    def _cut(self, host: Host, key: PartitionKey, removed: list[Batch]) -> None:
+        """D1: no committed batch is cut."""
+        partition = _replica(host, key)
+        if not removed or partition is None or key in self._watch.lost:
+            return
+        where = f"{host.name} cuts {name_of(key)} at {removed[0].base_offset}"
+        if partition.leading:
+            self._fail("D6", f"{where} although it leads epoch {partition.assignment.leader_epoch}")
+        leader = self._hosts.get(partition.assignment.leader)
+        if leader is not None and key in _full(leader):
+            return  # What a leader with a full disk has is not judged.
+        for committed in reversed(self._watch.topic(key).committed):
+            if committed[1] <= removed[0].base_offset:
+                return
+            if any(identity(batch) == committed for batch in removed):
+                self._fail("D1", f"{where}, below the committed batch at {committed[0]}")
+                return
+
+    def _on_emit(self, host: Host) -> None:
+        node = host.node
+        if not isinstance(node, Node) or node.broker is None or node.broker.data is None:
+            return
+        for key, partition in node.broker.data.core.partitions.items():
+            log = partition.log
+            if log is not None and partition.leading and partition.hw < log.end:
+                allowed = _allowed(partition, log.end)
+                if partition.hw < allowed:
+                    self._fail(
+                        "L13",
+                        f"{host.name} leaves the high watermark of {name_of(key)} at"
+                        f" {partition.hw}, where its replicas allow {allowed}",
+                    )
+
+
+def _replica(host: Host, key: PartitionKey) -> Partition | None:
+    node = host.node
+    if not isinstance(node, Node) or node.broker is None or node.broker.data is None:
+        return None
+    return node.broker.data.core.partitions.get(key)
+
+
+def _full(host: Host) -> frozenset[PartitionKey]:
+    return frozenset() if host.node is None else frozenset(disk_of_records(host).logs.full)
+
+
+def _allowed(partition: Partition, end: int) -> int:
+    """Return the high watermark that the leader must have reached; 0 if there is none.
+
+    A replica outside of the ISR holds it back while it is nearly caught up and may enter. Whether
+    it still is is looked at twice in the time that a replica may lag.
+    """
+    in_sync, shared = partition.in_sync, partition.with_
+    if len(in_sync.isr) < least_in_sync(partition):
+        return 0
+    waits_us = shared.lag_us + shared.lag_us // 2 + SLACK_US
+    allowed = partition.vouched
+    for broker, remote in in_sync.remotes.items():
+        if broker in in_sync.maximal or (
+            remote.is_caught_up(end, shared.now, waits_us)
+            and remote.is_eligible(shared.peers.get(broker))
+        ):
+            allowed = min(allowed, remote.end)
+    return allowed
