@@ -23,7 +23,7 @@ from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 class RecordLog:
     """The expected log of one replica. ``losses`` counts what its disk had lost by then.
 
-    ``had`` is where it ended before it was opened after a loss, 0 if there was none.
+    ``had`` is the furthest end that it had before a loss, 0 if there was none.
     """
 
     start: int = 0

@@ -282,7 +282,7 @@ class RecordWatch:
             if other is None or log is None or not self.logs.lossless(other, partition.key):
                 continue
             # A leader that is cut off from the controllers counts what a loss of power took.
-            if log.had <= log.end < partition.hw:
+            if max(log.had, log.end) < partition.hw:
                 self.fail(
                     "D8",
                     f"{where}: high watermark {partition.hw}, but {other.name} of the ISR ends at"

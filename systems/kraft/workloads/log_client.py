@@ -89,8 +89,14 @@ class LogClient:
         return self.state.gateways[place] if 0 <= place < len(self.state.gateways) else None
 
     def forget(self, key: int) -> None:
-        """Look the leader of ``key`` up again before the next request."""
-        self.leaders.pop(key, None)
+        """Look the leader of ``key`` up again before the next request.
+
+        The epoch stays known: a broker that is cut off from the controllers may name an older
+        leader, and clients of Kafka do not go back to one (KIP-320).
+        """
+        known = self.leaders.get(key)
+        if known is not None:
+            self.leaders[key] = Leader(None, known.epoch)
 
     def new_producer(self) -> None:
         """Give the producer id up: an abandoned batch of it may still be appended."""

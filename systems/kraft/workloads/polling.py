@@ -27,8 +27,8 @@ WAIT_MS: Final = 100
 LARGEST: Final = 1 << 20
 EARLIEST: Final = -2
 LATEST: Final = -1
-MOST_ROUNDS: Final = 40
-"""Requests of a final poll for one key, at most."""
+MOST_WAITS: Final = 40
+"""How often a final poll waits for records of one key that do not come."""
 
 Polled = dict[int, list[list[int]]]
 """[offset, value] pairs by key."""
@@ -65,7 +65,8 @@ def read_all(client: LogClient, keys: Iterable[int]) -> Generator[
     for key in keys:
         client.assigned, client.positions = [key], {}
         end: int | None = None
-        for _ in range(MOST_ROUNDS):
+        waits = 0
+        while waits < MOST_WAITS:
             if end is None:
                 yield from find_leader(client, key)
                 end = yield from offset_at(client, key, LATEST)
@@ -76,6 +77,7 @@ def read_all(client: LogClient, keys: Iterable[int]) -> Generator[
             if end is not None and position is not None and position.offset >= end:
                 break
             if not polled:
+                waits += 1
                 yield Pause(BACKOFF_MS)
         else:
             topic, partition = place_of(key)

@@ -186,7 +186,6 @@ def _read_all(client: LogClient) -> Invocation:
         return Completion("fail", error=f"{answer.status}: {answer.error}")
     body = answer.response
     body["topics"] = [topic for topic in body["topics"] if topic["name"].startswith(PREFIX)]
-    client.leaders.clear()
     note_leaders(client, body)
     found, error = yield from read_all(client, sorted(client.leaders))
     if error:
