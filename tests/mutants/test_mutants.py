@@ -249,7 +249,7 @@ def test_a_patch_that_plants_no_bug_is_not_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     patch = str(harmless(tmp_path))
-    assert status(["mutants", "--patch", patch, "--budget", "2", "--json"]) == 1
+    assert status(["mutants", "--patch", patch, "--budget", "4", "--json"]) == 1
     output = capsys.readouterr()
     [row] = json.loads(output.out)["mutants"]
     assert (row["id"], row["found"], row["checker"]) == ("harmless", False, None)

@@ -1,4 +1,4 @@
-"""What a client of records keeps in mind: forgotten leaders, and logs that come in pieces."""
+"""A client of records keeps the newest leader epoch, and reads logs that come in pieces."""
 
 from __future__ import annotations
 
