@@ -263,12 +263,12 @@ def test_a_whole_run_with_bad_disks_is_valid_and_replays(
         fault(5, "disk", "error", 2, "n2", draw=failing("write")),
         fault(6, "kill", "leader", 1, draw=4),
         fault(8, "disk", "flip", 2, draw=5),
-        fault(11, "storage", "readonly-leader", 2, draw=6),
-        fault(14, "disk", "full-leader", 2, draw=7),
+        fault(15, "storage", "readonly-leader", 2, draw=6),
+        fault(23, "disk", "full-leader", 2, draw=7),
     ]
     options = RunOptions(
         faults=("disk", "storage", "kill", "power"),
-        time_limit_s=18,
+        time_limit_s=27,
         nodes=3,
         seed=1,
         store=tmp_path,

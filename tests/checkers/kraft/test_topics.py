@@ -112,19 +112,18 @@ def test_an_indeterminate_change_happens_once(history: Any) -> None:
 
 
 def test_a_missing_final_read_is_unknown(
-    history: Any, quorum: Any, make_run: Callable[..., Any]
+    history: Any, cluster: Any, make_run: Callable[..., Any]
 ) -> None:
-    quorum.one_epoch()
-    history.did(0, "create", "a", key="a")
+    history.did(0, "create", "t", key="t")
     for node in ("n1", "n3"):
-        history.did(0, "read", saw=["a"], node=node, final=True)
+        history.did(0, "read", saw=["t"], node=node, final=True)
     history.did(0, "read", node="n2", final=True, kind="fail")
-    result = committed.check(make_run(history, quorum))
+    result = committed.check(make_run(history, cluster))
     assert (result.valid, result.error) == ("unknown", "no complete final read from n2")
-    history.did(0, "read", saw=["a"], node="n2", final=True)
-    assert committed.check(make_run(history, quorum)).valid is True
+    history.did(0, "read", saw=["t"], node="n2", final=True)
+    assert committed.check(make_run(history, cluster)).valid is True
     history.did(0, "read", saw=[], node="n2", final=True)
-    assert committed.check(make_run(history, quorum)).valid is False
+    assert committed.check(make_run(history, cluster)).valid is False
 
 
 def test_many_reads_that_say_the_same_are_not_searched(history: Any) -> None:
