@@ -213,7 +213,7 @@ class Removal:
                     f"{directory} is in use; stop its process, and repeat the command", NOT_DONE
                 )
             try:
-                data_directory.delete(directory)
+                self._delete_data(directory)
             except OSError as error:
                 raise AdminError(
                     f"cannot delete {error.filename or directory}: {error.strerror}; delete "
@@ -235,6 +235,13 @@ class Removal:
             )
             return True
         return False
+
+    def _delete_data(self, directory: Path) -> None:
+        self._cluster.wait_until(
+            lambda: data_directory.delete(directory),
+            self._cluster.client.patience_s,
+            lambda: f"{directory} is being written to; stop the process, and delete it yourself",
+        )
 
 
 def _described(plan: Plan) -> Result:

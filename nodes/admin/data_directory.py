@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -71,8 +72,22 @@ def _has_open(process: int, path: Path) -> bool:
     return False
 
 
-def delete(directory: Path) -> None:
-    """Delete the directory. Its ``meta.properties`` goes last, so that a repetition knows it."""
+def delete(directory: Path) -> bool:
+    """Delete the directory. Its ``meta.properties`` goes last, so that a repetition knows it.
+
+    Return False if a process still writes to it: Apache Kafka gives its lock up before it has
+    closed its metadata log.
+    """
+    try:
+        _delete(directory)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.ENOENT) and directory.exists():
+            return False
+        raise
+    return True
+
+
+def _delete(directory: Path) -> None:
     for path in sorted(directory.iterdir()):
         if path.name == META_PROPERTIES:
             continue

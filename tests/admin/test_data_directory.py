@@ -89,3 +89,22 @@ def test_a_deletion_that_was_killed_is_finished_by_the_next(
     delete(data)
     assert not data.exists()
     assert owner(data, "cluster") is None
+
+
+def test_a_directory_that_is_still_written_to_is_deleted_later(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = data / "t-0" / "late"
+    rmdir = os.rmdir
+
+    def written_to(path: str | Path, *, dir_fd: int | None = None) -> None:
+        if Path(path).name == "t-0" and not late.exists():
+            monkeypatch.undo()
+            late.touch()
+        rmdir(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "rmdir", written_to)
+    assert not delete(data)
+    assert owner(data, "cluster") is not None, "the command can be repeated"
+    assert delete(data)
+    assert not data.exists()
