@@ -67,13 +67,16 @@ class Event(msgspec.Struct, kw_only=True, gc=False):
         return HistoryError(f"{self.where()}: field value of {self.f!r} {what}, got {shown}")
 
 
-def guess_format(path: Path) -> str:
-    """Return the format given by ``path``'s name. Raises :class:`HistoryError`."""
+def guess_format(path: Path, option: str = "--format") -> str:
+    """Return the format given by ``path``'s name.
+
+    Raises :class:`HistoryError` that names ``option``, which sets the format.
+    """
     suffix = path.suffix.lstrip(".").lower()
     suffix = "arrow" if suffix in ("feather", "ipc") else suffix
     if suffix in FORMATS:
         return suffix
-    raise HistoryError(f"{path}: unknown kind of file; say --format {'|'.join(FORMATS)}")
+    raise HistoryError(f"{path}: unknown kind of file; say {option} {'|'.join(FORMATS)}")
 
 
 def read_events(

@@ -47,8 +47,8 @@ def cli(
     """
     left = Counter[str]()
     try:
-        history = HistoryFile(source, read_as)
-        kind = write_as or guess_format(target)
+        history = HistoryFile(source, read_as or guess_format(source, "--from"))
+        kind = write_as or guess_format(target, "--to")
         if join_keys and kind in ("parquet", "arrow"):
             raise click.UsageError(f"--join-keys is for text formats; {kind} has a column for keys")
         if target.exists() and target.samefile(source):
@@ -58,7 +58,7 @@ def cli(
         write(ops, target, kind, independent=join_keys)
     except HistoryError as error:
         text = " ".join(str(error).split())
-        where = "" if text.startswith(str(source)) else f"{source}: "
+        where = "" if text.startswith((f"{source}:", f"{target}:")) else f"{source}: "
         click.echo(f"kraftwreck convert: {where}{text}", err=True)
         sys.exit(BAD_ARGUMENTS)
     except OSError as error:

@@ -222,6 +222,8 @@ CASES = [
     ("check txn.jsonl -m list-append -c read-committed", "No such option"),
     ("convert txn.jsonl out.edn --from nosuch", "'--from'"),
     ("convert txn.jsonl out.edn --to nosuch", "'--to'"),
+    ("convert txn.jsonl out.xyz", "convert: out.xyz: unknown kind of file; say --to"),
+    ("convert in.xyz out.edn", "convert: in.xyz: unknown kind of file; say --from"),
     ("list nosuch", "extra argument"),
 ]
 """A command line, and what its error says."""
