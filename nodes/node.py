@@ -9,6 +9,7 @@ votes, replicates and answers meanwhile.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -19,8 +20,10 @@ from kraftwreck.nodes.consensus.effects import (
     Abandon,
     ApiRequest,
     ApiResponseReceived,
+    AppendLog,
     DropSnapshot,
     FatalError,
+    FlushLog,
     RequestReceived,
     ResponseReceived,
     SendApi,
@@ -38,6 +41,7 @@ from kraftwreck.nodes.consensus.recovered import Recovered, Snapshot
 from kraftwreck.nodes.draw import draw
 from kraftwreck.nodes.effects import NodeEffect, NodeEvent
 from kraftwreck.nodes.local_quorum import LocalQuorum
+from kraftwreck.nodes.log.batch import parse_header
 from kraftwreck.nodes.log.snapshots import data_records, read_header
 from kraftwreck.nodes.metadata.controller import Controller
 from kraftwreck.nodes.metadata.controllers import ControllerIdentity
@@ -88,6 +92,8 @@ class Node:
         )
         self._registrations = FIRST_REGISTRATION
         self._announcements: deque[tuple[int, int]] = deque()
+        self._undelivered: list[bytes | Snapshot] = []
+        """Committed batches that the next step takes in, since this one flushes them."""
         self._more = False
         self._now = now
         self._position = 0
@@ -173,14 +179,20 @@ class Node:
         loader = self.loader
         broker = self.broker
         budget = self.config.work_records
+        late, self._undelivered = self._undelivered, []
+        self._take_deliveries(late, now)
         while True:
             poll.poll(replica)
             if replica.committed:
-                self._take_deliveries(now)
+                committed = [*self._undelivered, *replica.committed]
+                replica.committed.clear()
+                durable = self._durable(committed)
+                self._undelivered = committed[durable:]
+                self._take_deliveries(committed[:durable], now)
             if loader.idle:
-                self._more = False
+                self._more = bool(self._undelivered)
             elif budget > 0:
-                self._more = loader.work(budget)
+                self._more = loader.work(budget) or bool(self._undelivered)
                 budget -= self._publish(now)
             if replica.announcements:
                 self._announcements.extend(replica.announcements)
@@ -236,16 +248,35 @@ class Node:
             )
         )
 
-    def _take_deliveries(self, now: int) -> None:
+    def _durable(self, committed: Sequence[bytes | Snapshot]) -> int:
+        """Return how many of the committed batches do not wait for a flush of this very step.
+
+        A node with records serves them while its disk is at work (``nodes.server.shell``). So what
+        it serves them by must be on the disk: the only voter of a quorum, whose batches are
+        committed as soon as they are appended, takes them in with its next step.
+        """
+        effects = self.replica.effects
+        appends = (effect for effect in effects if isinstance(effect, AppendLog))
+        first = next(appends, None)
+        if first is None or self.broker is None or self.broker.data is None:
+            return len(committed)
+        if not any(isinstance(effect, FlushLog) for effect in effects):
+            return len(committed)
+        end = parse_header(first.batch).base_offset
+        for place, delivery in enumerate(committed):
+            if not isinstance(delivery, Snapshot) and parse_header(delivery).last_offset >= end:
+                return place
+        return len(committed)
+
+    def _take_deliveries(self, deliveries: Sequence[bytes | Snapshot], now: int) -> None:
         """Pass committed batches to the loader; a snapshot replaces everything before it."""
-        replica, loader = self.replica, self.loader
-        for delivery in replica.committed:
+        loader = self.loader
+        for delivery in deliveries:
             if isinstance(delivery, Snapshot):
                 self._abandon_snapshot()
                 loader.load(delivery.content, delivery.end_offset, delivery.epoch, now)
             else:
                 loader.committed(delivery)
-        replica.committed.clear()
 
     def _publish(self, now: int) -> int:
         """Publish the batches that the loader has applied; return their number."""
@@ -275,7 +306,7 @@ class Node:
         own = self.config.node_id
         while self._announcements:
             leader_id, epoch = self._announcements[0]
-            if leader_id == own and self.loader.busy:
+            if leader_id == own and (self.loader.busy or self._undelivered):
                 return
             self._announcements.popleft()
             self._announce(leader_id, epoch, now)

@@ -71,6 +71,7 @@ OF_A_SYSTEM: dict[str, str] = {
     "bench/hygiene.py": "measures runs of systems/kraft, with all of its options",
     "bench/nodes.py": "measures runs of systems/kraft, with all of its options",
     "bench/simulator.py": "measures runs of systems/kraft, with all of its options",
+    "bench/slow_disk.py": "measures nodes/",
     "bench/start.py": "measures runs of systems/kraft, with all of its options",
     "tests/seconds.json": "paths and names of all tests",
     "bench/broker": "measures nodes/ beside a system that nobody here wrote",

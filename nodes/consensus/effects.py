@@ -289,6 +289,9 @@ DURABLE = (
 )
 """Effects that a shell completes before it sends any message of the same step."""
 
+WAITING = tuple(kind for kind in DURABLE if kind not in (AppendLog, AppendSnapshot))
+"""Those that may wait for the disk; the others reach the page cache."""
+
 
 class FatalError(Exception):
     """The node reached an illegal state; it must stop at once and report why."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from kraftwreck.nodes.consensus.effects import WAITING
 from kraftwreck.nodes.effects import NodeEffect
 from kraftwreck.nodes.server.line_file import DamagedError
 from kraftwreck.nodes.server.trace_file import TraceLines
@@ -51,7 +52,8 @@ class RecordedTrace:
     """Compares a trace file, line by line, with the expected trace of the processes of ``node``.
 
     A step is traced after its line in the input log, by one write. So only the trace of a process's
-    last step may be missing, wholly or from some point on. Methods raise
+    last step may be missing, wholly or from some point on; and if that step flushes, the traces of
+    the steps of its data plane meanwhile. Methods raise
     :class:`~nodes.server.line_file.DamagedError`, whose line is that of the input log, 0 for its
     last one.
     """
@@ -66,20 +68,40 @@ class RecordedTrace:
         self._expected = TraceLines(node, 0)
         self._lacking = 0
         """The line of the input log whose trace is incomplete."""
+        self._flushes = False
+        """Whether the last step, except those of the data plane, waits for the disk."""
 
     def begin(self, incarnation: int) -> None:
         """Record a process start, which ends the process before."""
         self._leave()
+        self._flushes = False
         self._incarnation = incarnation
         self._expected = TraceLines(self._node, incarnation)
 
-    def step(self, number: int, effects: Sequence[NodeEffect], now: int, wall: int) -> None:
-        """Check the trace of a step that gave ``effects``, line ``number`` of the input log."""
+    def step(
+        self,
+        number: int,
+        effects: Sequence[NodeEffect],
+        now: int,
+        wall: int,
+        *,
+        of_records: bool = False,
+    ) -> None:
+        """Check the trace of a step that gave ``effects``, line ``number`` of the input log.
+
+        ``of_records``: it is a step of the data plane.
+        """
+        if not of_records:
+            self._flushes = any(isinstance(effect, WAITING) for effect in effects)
+        elif self._lacking and self._flushes:
+            return
         self._match(number, self._expected.of(effects, now, wall))
 
     def fatal(self, number: int, reason: str, now: int, wall: int) -> None:
         """Check the trace of a step that stopped the node for ``reason``."""
         place, defect, _ = reason.partition(" at <FrameSummary")
+        if self._lacking and self._flushes:
+            return
         told = "" if self._next is None else self._next.reason
         if defect and told.startswith(place):
             reason = told  # The frame depends on where the code is installed.

@@ -12,6 +12,7 @@ from kraftwreck.nodes.consensus.effects import FatalError
 from kraftwreck.nodes.consensus.recovered import Recovered
 from kraftwreck.nodes.effects import NodeEffect
 from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.replication.events import FromShell
 from kraftwreck.nodes.server.input_log import FATAL, config_from_plain, digest_effects
 from kraftwreck.nodes.server.line_file import DamagedError, sealed_lines
 from kraftwreck.nodes.server.plain import from_plain
@@ -134,12 +135,17 @@ class _Reexecution:
             self.result.inputs += 1
             event = from_plain(line["event"])
             effects = self._stepped(self._node, event, line)
-            self._compare(number, line, effects)
+            self._compare(number, line, effects, of_records=isinstance(event, FromShell))
             if self.watch is not None and effects is not None and self.result.mismatch is None:
                 self.watch.step(event, effects)
 
     def _compare(
-        self, number: int, line: dict[str, Any], effects: Sequence[NodeEffect] | None
+        self,
+        number: int,
+        line: dict[str, Any],
+        effects: Sequence[NodeEffect] | None,
+        *,
+        of_records: bool = False,
     ) -> None:
         digest = FATAL if effects is None else digest_effects(effects)
         if digest != line["effects"]:
@@ -153,9 +159,10 @@ class _Reexecution:
                 self.trace.fatal(number, self._reason, now, wall)
         else:
             self.result.outputs += len(effects)
-            self._disk.carry_out(effects)
+            if not of_records:  # Such a step may be over before the one that flushes.
+                self._disk.carry_out(effects)
             if self.trace is not None:
-                self.trace.step(number, effects, now, wall)
+                self.trace.step(number, effects, now, wall, of_records=of_records)
         if self.trace is not None:
             self.result.traced = self.trace.compared
 

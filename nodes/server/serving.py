@@ -121,7 +121,7 @@ async def _serve(
     worker = DiskWorker(loop, lambda error: shell.work_failed(error))
     elsewhere = worker.run if config.data_plane and media is PLAIN else None
     files = _open_files(config, node_config, topics, media, elsewhere)
-    shell = Shell(node, storage, traces, inputs, limit_s, files=files)
+    shell = Shell(node, storage, traces, inputs, limit_s, files=files, elsewhere=elsewhere)
     if files is not None and elsewhere is not None:
         files.tell = shell.submit
     timeout_ms = node_config.request_timeout_ms

@@ -5,9 +5,14 @@ Each event is one synchronous step, with no await in it::
     event → node.step → input log → durable effects (fsync) → traces → sends and answers
 
 So nothing is sent before it is on the disk, and a crash loses only messages. Records of users
-reach the page cache, see ``nodes.replication.effects``. In a node that stores them the durable
-effects of the quorum run in a thread. Its next events wait for that, but events of the data plane
-do not: they concern neither the quorum nor its disk.
+reach the page cache, see ``nodes.replication.effects``.
+
+In a node that stores records, durable effects of the quorum that may wait for the disk run in a
+thread. The next events of the quorum wait for them, events of the data plane do not. The data plane
+acts by its own state and by metadata that was durable before (``nodes.node``). So its answers and
+fetches promise nothing that the disk does not have yet, and leave at once. Traces, and requests to
+controllers, keep the order of the steps. So those of the data plane wait, too, and a process that
+dies meanwhile leaves a trace that ends before the flush.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from functools import partial
 from typing import Final, get_args
 
 from kraftwreck.nodes.consensus.effects import (
-    DURABLE,
+    WAITING,
     Abandon,
     ApiReply,
     FatalError,
@@ -103,6 +108,10 @@ class Shell:
         self._is_flushing = False
         self._later: deque[NodeEvent] = deque()
         """Events of the quorum that wait for its disk."""
+        self._unsaid: deque[tuple[Sequence[NodeEffect], int, int]] = deque()
+        """Effects, monotonic and wall-clock time of the steps since the flush began."""
+        self._fatal: tuple[str, int, int] | None = None
+        """Reason and times of an illegal state that a step has reached since the flush began."""
         self._caused: deque[NodeEvent] = deque()
         """Events that the disk has answered the last step with."""
         self._loop = loop or asyncio.get_running_loop()
@@ -160,7 +169,7 @@ class Shell:
         self._arm()
 
     def _step(self, event: NodeEvent) -> None:
-        if self.exit_status.done():
+        if self.exit_status.done() or self._fatal is not None:
             return
         now, wall_us = self._mono_us(), self._wall_us()
         effects: list[NodeEffect] | None = None
@@ -177,7 +186,10 @@ class Shell:
             self._disk_failed(error, now, wall_us)
             return
         if effects is None:
-            self.fatal(reason, now, wall_us)
+            if self._is_flushing:  # The traces of the steps before come first.
+                self._fatal = reason, now, wall_us
+            else:
+                self.fatal(reason, now, wall_us)
             return
         self._carry_out(effects, now, wall_us)
         if self._node.loader.busy:
@@ -186,22 +198,28 @@ class Shell:
             gc.freeze()
 
     def _carry_out(self, effects: Sequence[NodeEffect], now: int, wall_us: int) -> None:
+        waits = self._elsewhere is not None and any(isinstance(each, WAITING) for each in effects)
         try:
             if self._files is not None:
                 self._caused.extend(self._files.carry_out_all(effects))
                 if not self._has_tidied:
                     self._tidy(self._files)
-            if self._elsewhere is None:
-                self._storage.carry_out(effects)
-            elif any(isinstance(effect, DURABLE) for effect in effects):
+            if self._elsewhere is not None and waits:
+                assert not self._is_flushing, "events of the quorum wait for its disk"
                 self._is_flushing = True
                 work = partial(self._storage.carry_out, effects)
-                self._elsewhere(work, lambda _: self._flushed(effects, now, wall_us))
-                return
+                self._elsewhere(work, self._flushed)
+            elif not self._is_flushing:
+                self._storage.carry_out(effects)
         except (OSError, ValueError) as error:
             self.work_failed(error)
             return
-        self._say(effects, now, wall_us)
+        if self._is_flushing:
+            self._unsaid.append((effects, now, wall_us))
+            self._say_of_records(effects)
+        else:
+            self._say(effects, now, wall_us)
+            self._say_of_records(effects)
 
     def _tidy(self, files: PartitionFiles) -> None:
         """Remove logs of other brokers once it is known which logs are this broker's."""
@@ -211,13 +229,16 @@ class Shell:
             self._has_tidied = True
             files.keep(replicas)
 
-    def _flushed(self, effects: Sequence[NodeEffect], now: int, wall_us: int) -> None:
-        """Finish a step whose durable effects are done, and take the events that have waited; after
-        the node has stopped, do nothing."""
+    def _flushed(self, _: None) -> None:
+        """Finish the steps whose durable effects are done, and take the events that have waited;
+        after the node has stopped, do nothing."""
+        self._is_flushing = False
+        while self._unsaid and not self.exit_status.done():
+            self._say(*self._unsaid.popleft())
+        if self._fatal is not None:
+            self.fatal(*self._fatal)
         if self.exit_status.done():
             return
-        self._is_flushing = False
-        self._say(effects, now, wall_us)
         self._settle()
         while self._later and not self._is_flushing:
             self.submit(self._later.popleft())
@@ -238,7 +259,7 @@ class Shell:
             self.fatal(f"work on the disk: {error!r}", now, wall_us)
 
     def _say(self, effects: Sequence[NodeEffect], now: int, wall_us: int) -> None:
-        """Write the traces, then send the messages."""
+        """Write the traces, then send the messages, except those of the data plane."""
         try:
             self._traces.write(effects, now, wall_us)
         except OSError as error:
@@ -257,13 +278,19 @@ class Shell:
                 self.abandon(effect)
             elif isinstance(effect, SnapshotReply):
                 self._reply_with_snapshot(effect)
-            elif isinstance(effect, data.FetchFrom | data.AskOffsets):
-                self.fetch(effect)
-            elif isinstance(effect, ANSWERS):
-                self.reply_records(effect)
             elif isinstance(effect, Stopped):
                 self.broker_epoch = effect.broker_epoch
                 self._stop(STOPPED)
+
+    def _say_of_records(self, effects: Sequence[NodeEffect]) -> None:
+        """Send the messages of the data plane; after the node has stopped, do nothing."""
+        if self.exit_status.done():
+            return
+        for effect in effects:
+            if isinstance(effect, data.FetchFrom | data.AskOffsets):
+                self.fetch(effect)
+            elif isinstance(effect, ANSWERS):
+                self.reply_records(effect)
 
     def _reply_with_snapshot(self, effect: SnapshotReply) -> None:
         """Answer with a piece of a file; if it cannot be read, answer SNAPSHOT_NOT_FOUND."""

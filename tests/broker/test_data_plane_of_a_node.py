@@ -9,6 +9,7 @@ from kraftwreck.nodes.consensus.effects import (
     ApiReply,
     ApiRequest,
     ApiResponseReceived,
+    AppendLog,
     SendApi,
     Shutdown,
     Stopped,
@@ -18,6 +19,7 @@ from kraftwreck.nodes.consensus.effects import (
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.consensus.recovered import Recovered
 from kraftwreck.nodes.effects import NodeEvent
+from kraftwreck.nodes.log.batch import parse_header
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.nodes.protocol.apis import SUPPORTED
@@ -49,6 +51,7 @@ class Alone:
         self.did: list[Any] = []
         self.traces: list[Trace] = []
         self.replies: dict[int, Any] = {}
+        self.appends = 0
         self.stopped = False
         self._asked: dict[int, tuple[str, int, SendApi | None]] = {}
         self._token = 0
@@ -75,6 +78,11 @@ class Alone:
             self.step(Tick())
 
     def _carry_out(self, effects: Any) -> None:
+        """Carry out the effects of a step, which serves by nothing that it has to flush itself."""
+        appended = [parse_header(each.batch) for each in effects if isinstance(each, AppendLog)]
+        if appended:
+            assert self.node.image.stable_offset < appended[0].base_offset
+            self.appends += 1
         for effect in effects:
             match effect:
                 case SendApi():
@@ -118,3 +126,19 @@ def test_a_node_creates_a_log_and_acknowledges_a_record_until_it_is_shut_down() 
     alone.step(Shutdown())
     alone.until(lambda: alone.stopped)
     assert alone.did == [out.WriteHighWatermarks({key: 1})], "the watermark is kept, once"
+
+
+def test_metadata_is_served_once_it_is_on_the_disk() -> None:
+    """While the disk flushes, events of the data plane are handled by the metadata of before."""
+    alone = Alone()
+    alone.until(lambda: any(t.detail.get("state") == "running" for t in alone.traces))
+    before = alone.appends
+    topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+    request = {"topics": [topic | {"assignments": [], "configs": []}], "timeout_ms": 1000}
+    token = alone.ask("CreateTopics", request | {"validate_only": False})
+    alone.until(lambda: alone.appends > before)
+    assert token not in alone.replies
+    assert not alone.did, "the log is not opened yet"
+    alone.step(Tick())
+    assert token in alone.replies
+    assert alone.did

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kraftwreck.nodes.consensus.effects import ApiReply, FlushLog, Tick
+from kraftwreck.nodes.consensus.effects import ApiReply, FatalError, FlushLog, SendApi, Tick, Trace
+from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.log.batch import encode_batch
 from kraftwreck.nodes.log.media import PLAIN, Media
 from kraftwreck.nodes.log.partition.settings import LogSettings
@@ -21,7 +26,7 @@ from kraftwreck.nodes.replication import events as come
 from kraftwreck.nodes.replication.replicas import Replicas
 from kraftwreck.nodes.server.data_calls import ProduceCall
 from kraftwreck.nodes.server.disk_worker import DiskWorker
-from kraftwreck.nodes.server.exit_status import DISK_FAILED
+from kraftwreck.nodes.server.exit_status import DISK_FAILED, FATAL
 from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.nodes.server.record_requests import ImageTopics, RecordRequests, event_of
 from kraftwreck.simulation.disk_trouble import DiskTrouble
@@ -192,3 +197,106 @@ def test_failed_work_ends_the_process(tmp_path: Path) -> None:
         worker.close()
 
     run(scenario)
+
+
+class Diary:
+    """A shell with a slow disk; what it did, by the number of the step."""
+
+    def __init__(self, directory: Path, steps: list[tuple[bool, bool]]) -> None:
+        self.node = FakeNode()
+        self.bench = Bench(directory, self.node, elsewhere=self._elsewhere)
+        self.bench.shell.send_api = lambda effect: self.said.append(effect.correlation)
+        self.bench.shell.reply_records = lambda effect: self.answered.append(effect.token)
+        self.flushing: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+        self.said: list[int] = []
+        self.answered: list[int] = []
+        self.handled: list[int] = []
+        self.durable: list[int] = []
+        self.steps = steps
+        cast(Any, self.bench.storage).carry_out = self._carry_out
+        cast(Any, self.node).step = self._step
+
+    def submit(self, number: int) -> None:
+        """Submit an event, whose token is its number."""
+        of_records, _ = self.steps[number]
+        event = come.ProduceReceived(number, 1, 0, ()) if of_records else ApiReply(number, {})
+        self.bench.shell.submit(cast(Any, event))
+
+    def finish(self) -> None:
+        """Let the disk finish its work."""
+        if self.flushing:
+            work, done = self.flushing.pop()
+            done(work())
+
+    def _step(self, event: Any, now: int, wall_ms: int) -> list[Any]:
+        number = event.token
+        of_records, flushes = self.steps[number]
+        self.handled.append(number)
+        trace = Trace("step", "leader", 1, 1, 1, 1, 1, {"number": number})
+        request = SendApi(1, number, Endpoint("h", 1), "AlterPartition", {})
+        if of_records:
+            return [out.ReplyProduce(number, ()), trace, request]
+        return [request, trace, *([FlushLog()] if flushes else [])]
+
+    def _carry_out(self, effects: Any) -> None:
+        if any(isinstance(effect, FlushLog) for effect in effects):
+            (request,) = (effect for effect in effects if isinstance(effect, SendApi))
+            self.durable.append(request.correlation)
+
+    def _elsewhere(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        assert not self.flushing, "one flush at a time"
+        self.flushing.append((work, done))
+
+    def traced(self) -> list[int]:
+        """Return the numbers of the traced steps."""
+        lines = map(json.loads, self.bench.trace.read_text().splitlines())
+        return [line["detail"]["number"] for line in lines]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), max_size=30))
+def test_a_slow_disk_changes_when_things_are_said_but_not_their_order(
+    tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[bool, bool, bool]]
+) -> None:
+    """``drawn``: whether the event is of the data plane, whether its step flushes (if not), and
+    whether the disk finishes its work before the next event."""
+
+    def scenario() -> None:
+        diary = Diary(tmp_path_factory.mktemp("shell"), [(r, f and not r) for r, f, _ in drawn])
+        for number, (of_records, _, finishes) in enumerate(drawn):
+            waits = bool(diary.flushing)
+            diary.submit(number)
+            if of_records:
+                assert diary.answered[-1:] == [number], "records do not wait"
+            else:
+                assert (number in diary.handled) is not waits, "the quorum waits for its disk"
+            pending = [n for n in diary.handled if diary.steps[n][1] and n not in diary.durable]
+            assert not set(pending) & set(diary.said), "nothing is said before it is durable"
+            assert diary.traced() == diary.said
+            if finishes:
+                diary.finish()
+        while diary.flushing:
+            diary.finish()
+        assert sorted(diary.handled) == list(range(len(drawn)))
+        assert diary.said == diary.traced() == diary.handled, "all in the order of the steps"
+
+    run(scenario)
+
+
+def test_an_illegal_state_during_a_flush_is_traced_after_what_it_flushes(tmp_path: Path) -> None:
+    def scenario() -> None:
+        diary = Diary(tmp_path, [(False, True), (False, True), (True, False)])
+        diary.submit(0)
+        cast(Any, diary.node).step = _fails
+        diary.submit(2)
+        diary.submit(1)
+        assert not diary.bench.shell.exit_status.done()
+        diary.finish()
+        assert diary.bench.status == FATAL
+        kinds = [json.loads(line)["kind"] for line in diary.bench.trace.read_text().splitlines()]
+        assert kinds == ["step", "fatal"]
+
+    run(scenario)
+
+
+def _fails(*_: object) -> list[Any]:
+    raise FatalError("two leaders")

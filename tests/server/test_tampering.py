@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftwreck.nodes.consensus.effects import ApiRequest, Event, Tick
+from kraftwreck.nodes.consensus.effects import ApiRequest, Event, FlushLog, Tick, Trace
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.consensus.recovered import Recovered
 from kraftwreck.nodes.draw import draw_below
@@ -23,6 +23,7 @@ from kraftwreck.nodes.server.line_file import (
     encode_line,
     sealed_lines,
 )
+from kraftwreck.nodes.server.recorded_trace import RecordedTrace
 from kraftwreck.nodes.server.reexecution import Replayed, replay
 from kraftwreck.nodes.server.trace_file import TraceFile
 
@@ -210,6 +211,41 @@ def test_a_trace_without_more_than_its_last_step_is_detected(recorded: Path) -> 
     found = run(recorded).mismatch
     assert found is not None
     assert found.reason == "the trace lacks this step"
+
+
+@pytest.mark.parametrize("flushes", [True, False])
+def test_traces_of_the_data_plane_may_wait_for_a_flush_that_never_ended(
+    tmp_path: Path, flushes: bool
+) -> None:
+    """The process dies during its second step; two steps of the data plane were over before."""
+    path = tmp_path / TRACE
+    steps: list[list[NodeEffect]] = [[_trace(number)] for number in range(4)]
+    if flushes:
+        steps[1].append(FlushLog())
+    file = TraceFile(path, "n1", 1)
+    file.write(steps[0], 10, 10)
+    trace = RecordedTrace(path, "n1")
+    trace.begin(1)
+    trace.step(1, steps[0], 10, 10)
+    trace.step(2, steps[1], 11, 11)
+    with contextlib.nullcontext() if flushes else pytest.raises(DamagedError):
+        for number in (2, 3):
+            trace.step(number + 1, steps[number], 10 + number, 10 + number, of_records=True)
+        trace.end()
+
+
+def test_traces_of_the_quorum_do_not_wait_for_another_step(tmp_path: Path) -> None:
+    TraceFile(tmp_path / TRACE, "n1", 1).write([_trace(0)], 10, 10)
+    trace = RecordedTrace(tmp_path / TRACE, "n1")
+    trace.begin(1)
+    trace.step(1, [_trace(0)], 10, 10)
+    trace.step(2, [_trace(1), FlushLog()], 11, 11)
+    with pytest.raises(DamagedError, match="lacks this step"):
+        trace.step(3, [_trace(2)], 12, 12)
+
+
+def _trace(number: int) -> Trace:
+    return Trace("step", "leader", 1, 1, 1, 1, 1, {"number": number})
 
 
 def test_a_trace_of_another_node_is_found(recorded: Path) -> None:
