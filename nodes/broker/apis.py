@@ -39,8 +39,8 @@ CLIENT_APIS: Final = (*LOCAL, *READS, *WRITES)
 
 RECORDS: Final[dict[str, tuple[int, int]]] = {
     "Produce": (3, 13),
-    "Fetch": (4, 17),
-    "ListOffsets": (1, 7),
+    "Fetch": (4, 18),
+    "ListOffsets": (1, 11),
     "OffsetForLeaderEpoch": (2, 4),
     "DeleteRecords": (0, 2),
     "InitProducerId": (0, 5),

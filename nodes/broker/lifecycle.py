@@ -14,7 +14,9 @@ from typing import Any, Final
 
 from kraftwreck.nodes.broker.leadership import ControllerAddress
 from kraftwreck.nodes.consensus.effects import ApiResponseReceived, SendApi
+from kraftwreck.nodes.metadata.eligibility import METADATA_VERSION
 from kraftwreck.nodes.metadata.features import SUPPORTED_FEATURES
+from kraftwreck.nodes.metadata.image_records import METADATA_VERSIONS
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.nodes.protocol.errors import (
     BROKER_ID_NOT_REGISTERED,
@@ -33,6 +35,22 @@ STARTING_INTERVAL_MS: Final = 10
 """First wait for the next heartbeat at start; it doubles up to the usual interval."""
 STOPPING_INTERVAL_MS: Final = 50
 """First wait for the next heartbeat during a controlled shutdown; it doubles likewise."""
+
+FEATURES: Final = {
+    **SUPPORTED_FEATURES,
+    METADATA_VERSION: METADATA_VERSIONS,
+    "group.version": (0, 1),
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
+    "transaction.version": (0, 2),
+}
+"""The levels at which this broker can work.
+
+A controller refuses a broker that does not support all finalized features, and those of Apache
+Kafka finalize the features of coordinators by default. This broker has no coordinators: under these
+features it serves partitions. It does not list the APIs of groups and transactions, so clients do
+not use it for those.
+"""
 
 Body = dict[str, Any]
 
@@ -201,7 +219,7 @@ class Lifecycle:
             ],
             "features": [
                 {"name": name, "min_supported_version": low, "max_supported_version": high}
-                for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
+                for name, (low, high) in sorted(FEATURES.items())
             ],
             "rack": config.rack,
             "is_migrating_zk_broker": False,

@@ -17,14 +17,14 @@ from kraftwreck.nodes.metadata.eligibility import (
     metadata_version,
 )
 from kraftwreck.nodes.metadata.failure import ApiError
-from kraftwreck.nodes.metadata.image_records import METADATA_VERSIONS
+from kraftwreck.nodes.metadata.image_records import LED_VERSIONS
 from kraftwreck.nodes.metadata.image_values import BROKER, ImageView
 from kraftwreck.nodes.metadata.operation import Body, Context, Outcome, Record, Settings
 from kraftwreck.nodes.protocol.errors import INVALID_REQUEST, INVALID_UPDATE_VERSION, NONE
 
 KRAFT_VERSION: Final = "kraft.version"
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
-    METADATA_VERSION: METADATA_VERSIONS,
+    METADATA_VERSION: LED_VERSIONS,
     KRAFT_VERSION: (0, 1),
     ELR_VERSION: (0, 1),
 }

@@ -29,8 +29,10 @@ from kraftwreck.nodes.metadata.image_values import (
 
 UNCHANGED_LEADER: Final = -2
 UNCHANGED_RECOVERY: Final = -1
-METADATA_VERSIONS: Final = (7, 27)
-"""The levels of metadata.version whose records are known here."""
+METADATA_VERSIONS: Final = (7, 30)
+"""The levels of metadata.version whose records are known here: 3.3-IV3 to 4.3-IV0."""
+LED_VERSIONS: Final = (7, 27)
+"""Those whose records the controllers here write: 3.3-IV3 to 4.1-IV1."""
 
 ACL_FIELDS: Final = (
     "resource_type",
@@ -77,7 +79,8 @@ def _no_op(image: ImageTables, fields: Fields) -> None:
 
 def _feature_level(image: ImageTables, fields: Fields) -> None:
     name, level = fields["name"], fields["feature_level"]
-    low, high = METADATA_VERSIONS
+    is_controller = image.index is not None
+    low, high = LED_VERSIONS if is_controller else METADATA_VERSIONS
     if name == METADATA_VERSION and not low <= level <= high:
         raise FatalError(
             f"metadata.version {level} is not supported by this node, which knows {low} to {high}"

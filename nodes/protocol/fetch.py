@@ -1,4 +1,4 @@
-"""Fetch requests of clients and followers, read by hand: versions 4 to 17.
+"""Fetch requests of clients and followers, read by hand: versions 4 to 18.
 
 The quorum's own Fetch, of one partition, is read by the schema of
 :mod:`nodes.protocol.schemas.quorum`; the tests hold the two against each other. Topics have names
@@ -15,7 +15,7 @@ from kraftwreck.nodes.protocol.primitives import Buffer, MalformedError, get_uva
 from kraftwreck.nodes.protocol.reader import PlainReader, reading
 
 FIRST: Final = 4
-LAST: Final = 17
+LAST: Final = 18
 _LOG_START: Final = 5
 _SESSIONS: Final = 7
 _LEADER_EPOCH: Final = 9

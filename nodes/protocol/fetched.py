@@ -1,4 +1,4 @@
-"""Answers to Fetch with records that stay where they are: versions 4 to 17, written by hand.
+"""Answers to Fetch with records that stay where they are: versions 4 to 18, written by hand.
 
 An answer is a list of pieces: bytes, and records that are sent as they are, whatever their type.
 The schema of :mod:`nodes.protocol.schemas.quorum` describes the same message; the tests hold the

@@ -185,7 +185,8 @@ class ListOffsetsReceived:
     """Find offsets: ``parts`` are (partition, timestamp in ms, current leader epoch or -1).
 
     Timestamps -1, -2 and -3 are the latest and the earliest offset, and that of the largest
-    timestamp. ``replica_id`` is -1 for clients, else a broker.
+    timestamp; -4 to -6 are those of tiered storage (KIP-405, KIP-1005, KIP-1023). ``replica_id`` is
+    -1 for clients, else a broker.
     """
 
     token: int

@@ -62,6 +62,9 @@ from kraftwreck.nodes.replication.producers import SequenceError
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+EARLIEST_LOCAL: Final = -4
+TIERED: Final = (-5, -6)
+"""The latest tiered offset, and the earliest that waits for its upload: here nothing is tiered."""
 CONSUMER: Final = -1
 
 _REVERTED: Final = {INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED}
@@ -445,8 +448,10 @@ class Partition:
         log, error = self.log, self.fault(leader_epoch)
         if error != NONE or log is None:
             return OffsetPart(self.key, error)
-        if timestamp == EARLIEST:
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
             return OffsetPart(self.key, NONE, log.start, log.epochs.at(log.start))
+        if timestamp in TIERED:
+            return OffsetPart(self.key, NONE)
         if replica_id == CONSUMER and self.hw < self.epoch_start:
             return OffsetPart(self.key, OFFSET_NOT_AVAILABLE)
         epoch = self.assignment.leader_epoch

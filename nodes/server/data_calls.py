@@ -168,7 +168,7 @@ class ProduceCall:
 
 
 class FetchCall:
-    """A Fetch of ``version`` 4 to 17, whose body begins at ``offset`` of ``frame``.
+    """A Fetch of ``version`` 4 to 18, whose body begins at ``offset`` of ``frame``.
 
     In versions with topic ids the core also answers for topics that are not known, so that sessions
     have them. Raises ProtocolError.

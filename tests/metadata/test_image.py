@@ -391,7 +391,14 @@ def test_a_gap_in_the_partitions_is_fatal_when_it_matters() -> None:
         image_of(topic("t", A), partition(A, 1), removal(A))
 
 
-def test_the_metadata_versions_known_are_those_supported() -> None:
+def test_brokers_follow_controllers_of_newer_releases_which_ours_do_not_lead() -> None:
+    from kraftwreck.nodes.broker.lifecycle import FEATURES
     from kraftwreck.nodes.metadata.features import SUPPORTED_FEATURES
 
-    assert SUPPORTED_FEATURES["metadata.version"] == METADATA_VERSIONS
+    (_, most_led), (_, most) = SUPPORTED_FEATURES["metadata.version"], METADATA_VERSIONS
+    assert most_led < most
+    assert FEATURES["metadata.version"] == METADATA_VERSIONS
+    record = ("FeatureLevelRecord", 0, {"name": "metadata.version", "feature_level": most})
+    commit(MetadataImage(indexed=False), record)
+    with pytest.raises(FatalError, match=f"metadata.version {most} is not supported"):
+        commit(MetadataImage(), record)

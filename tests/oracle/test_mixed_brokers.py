@@ -17,10 +17,6 @@ from kraftwreck.systems.kraft.client import KafkaClient
 
 pytestmark = pytest.mark.oracle
 SESSION = {"broker.session.timeout.ms": 6000, "broker.heartbeat.interval.ms": 500}
-OPTIONS = (
-    *("--release-version", "4.0"),
-    *("--feature", "group.version=0", "--feature", "transaction.version=0"),
-)
 IDS = (100, 101, 102)
 PATIENCE_S = 240.0
 BURST = 300
@@ -32,7 +28,7 @@ def brokers(
     make_quorum: Callable[..., Quorum], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[list[Broker]]:
     """One broker of Apache Kafka and two of ours under a controller of Apache Kafka."""
-    quorum = make_quorum(KAFKA, properties=SESSION, format_options=OPTIONS)
+    quorum = make_quorum(KAFKA, properties=SESSION)
     folder: Path = tmp_path_factory.mktemp("brokers")
     kinds = (KafkaBroker, OurBroker, OurBroker)
     found: list[Broker] = [

@@ -99,6 +99,6 @@ def test_too_many_partitions_and_unknown_versions_are_refused() -> None:
     assert len(parse_fetch(frame, 0, 12, 122).partitions) == 120
     with pytest.raises(ProtocolError, match="more than"):
         parse_fetch(frame, 0, 12, 121)
-    for version in (3, 18):
-        with pytest.raises(ProtocolError, match="versions 4 to 17"):
+    for version in (3, 19):
+        with pytest.raises(ProtocolError, match="versions 4 to 18"):
             parse_fetch(frame, 0, version, 200)

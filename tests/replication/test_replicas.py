@@ -262,6 +262,9 @@ def test_offsets_of_a_new_leader_are_not_available_at_first() -> None:
     broker.fetch(2, 5, epoch=4)
     assert ask(-1).offset == 5
     assert ask(77).lookup == out.Lookup(77, 0, 5)
+    assert ask(-4) == ask(-2), "all that is here is local"
+    tiered = [(ask(timestamp).error, ask(timestamp).offset) for timestamp in (-5, -6)]
+    assert tiered == [(errors.NONE, -1)] * 2, "nothing is tiered"
     ends = come.EpochEndsReceived(5, ((KEY, 4, 3), (KEY, 4, 9), (KEY, 2, 3)))
     assert [part[1:] for part in only(broker.step(ends), out.ReplyEpochEnds).parts] == [
         (errors.NONE, 3, 5), (errors.NONE, -1, -1), (errors.FENCED_LEADER_EPOCH, -1, -1),
