@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kraftwreck.nodes.metadata.change_builder import RECOVERING
 from kraftwreck.nodes.metadata.config_keys import TOPIC_KEYS
-from kraftwreck.nodes.metadata.eligibility import MIN_INSYNC_REPLICAS
+from kraftwreck.nodes.metadata.eligibility import MIN_INSYNC_REPLICAS, quorum_commits
 from kraftwreck.nodes.metadata.image_values import (
     BROKER,
     TOPIC,
@@ -99,6 +99,7 @@ class ImageChanges:
             index_interval_bytes=given("index.interval.bytes"),
             flush_messages=number("flush.messages"),
             flush_ms=number("flush.ms"),
+            quorum=quorum_commits(own),
         )
 
 
@@ -110,4 +111,5 @@ def _assignment(partition: Partition) -> Assignment:
         partition.leader_epoch,
         partition.partition_epoch,
         partition.recovery_state == RECOVERING,
+        partition.adding,
     )

@@ -7,7 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from kraftwreck.nodes.metadata.configs import altered, check_value, keys_of
+from kraftwreck.nodes.metadata.config_keys import COMMIT_MODE
+from kraftwreck.nodes.metadata.configs import (
+    altered,
+    check_same_commit_mode,
+    check_value,
+    keys_of,
+)
 from kraftwreck.nodes.metadata.eligibility import MIN_INSYNC_REPLICAS, elr_enabled
 from kraftwreck.nodes.metadata.failure import INVALID_CONFIG, ApiError
 from kraftwreck.nodes.metadata.image import BROKER, TOPIC, ImageView
@@ -93,6 +99,8 @@ def _records(
     for key, value in plan(resource, current).items():
         if value == current.get(key):
             continue
+        if key == COMMIT_MODE:
+            check_same_commit_mode(current.get(key), value)
         fields = {"resource_type": kind, "resource_name": name, "name": key, "value": value}
         records.append(("ConfigRecord", 0, fields))
         if key == MIN_INSYNC_REPLICAS and elr_enabled(context.image):

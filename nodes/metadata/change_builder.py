@@ -35,6 +35,7 @@ from typing import Final, TypeVar
 from kraftwreck.nodes.metadata.eligibility import DIRECTORIES, ELIGIBLE_LEADER_REPLICAS
 from kraftwreck.nodes.metadata.image_values import MIGRATING_DIRECTORY, NO_LEADER, Partition
 from kraftwreck.nodes.metadata.operation import Body, Record
+from kraftwreck.nodes.replication.quorum_commit import least_in_sync
 
 UNCHANGED_LEADER: Final = -2
 UNCHANGED_RECOVERY: Final = -1
@@ -63,7 +64,7 @@ class Rules:
 
     ``acceptable`` returns whether a broker may lead: it is active, is not just being taken out, and
     the replica's directory is online. ``min_insync`` is the configured number; at most the number
-    of replicas counts.
+    of replicas counts. With ``quorum`` it is a majority of them (``commit.mode=quorum``).
     """
 
     metadata_version: int
@@ -71,6 +72,7 @@ class Rules:
     min_insync: int
     acceptable: Callable[[int], bool]
     default_directory: Callable[[int], bytes]
+    quorum: bool = False
 
 
 def record_version(metadata_version: int, elr: bool) -> int:
@@ -176,7 +178,8 @@ class PartitionChangeBuilder:
 
     @property
     def _min_isr(self) -> int:
-        return min(self._rules.min_insync, len(self.replicas))
+        rules, replicas, adding = self._rules, len(self.replicas), len(self.adding)
+        return least_in_sync(replicas, adding, rules.min_insync, quorum=rules.quorum)
 
     def _update_elr(self) -> None:
         """Move replicas that leave a too small ISR to the ELR: they hold all committed records.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kraftwreck.nodes.metadata.change_builder import PartitionChangeBuilder, Rules, merged
 from kraftwreck.nodes.metadata.eligibility import (
+    commits_by_quorum,
     default_directory,
     elr_enabled,
     has_online_directory,
@@ -27,6 +28,7 @@ NOBODY = -1
 class _TopicRules:
     min_insync: int
     unclean: bool
+    quorum: bool
 
 
 class Changes:
@@ -60,6 +62,7 @@ class Changes:
             rules = _TopicRules(
                 min_insync_replicas(self._context, name),
                 unclean_election_enabled(self._context, name),
+                commits_by_quorum(self._context, name),
             )
             self._topics[name] = rules
         return rules
@@ -82,10 +85,12 @@ class Changes:
             directory = directories.get(broker)
             return directory is None or has_online_directory(self._context, broker, directory)
 
+        topic = self._topic_rules(key[0])
         rules = Rules(
             metadata_version=self._metadata_version,
             elr=self._elr,
-            min_insync=self._topic_rules(key[0]).min_insync,
+            min_insync=topic.min_insync,
+            quorum=topic.quorum,
             acceptable=acceptable,
             default_directory=lambda broker: default_directory(self._context, broker),
         )

@@ -1,7 +1,7 @@
 """The configuration names this controller knows, with type, default and permitted values.
 
-Names, types and defaults are those of Kafka 4.x (``TopicConfig``, ``ServerConfigs``). A
-name that is not listed is refused with INVALID_CONFIG.
+Names, types and defaults are those of Kafka 4.x (``TopicConfig``, ``ServerConfigs``); only
+``commit.mode`` is of this project. A name that is not listed is refused with INVALID_CONFIG.
 """
 
 from __future__ import annotations
@@ -76,10 +76,17 @@ _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _CLEANUP = ("compact", "delete")
 _TIMESTAMPS = ("CreateTime", "LogAppendTime")
 
+COMMIT_MODE: Final = "commit.mode"
+ISR: Final = "isr"
+"""All in-sync replicas have a record before it is committed: Kafka's rule."""
+QUORUM: Final = "quorum"
+"""A majority of the replicas commits (:mod:`nodes.replication.quorum_commit`)."""
+
 TOPIC_KEYS: Final = _table(
     ConfigKey(
         "cleanup.policy", ConfigType.LIST, "delete", choices=_CLEANUP, synonym="log.cleanup.policy"
     ),
+    _choice(COMMIT_MODE, ISR, ISR, QUORUM),
     _int("compression.gzip.level", -1, -1, 9),
     _int("compression.lz4.level", 9, 1, 17),
     _int("compression.zstd.level", 3, -131072, 22),

@@ -6,9 +6,18 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kraftwreck.nodes.metadata.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigKey, ConfigType
+from kraftwreck.nodes.metadata.config_keys import (
+    BROKER_KEYS,
+    COMMIT_MODE,
+    ISR,
+    QUORUM,
+    TOPIC_KEYS,
+    ConfigKey,
+    ConfigType,
+)
 from kraftwreck.nodes.metadata.failure import INVALID_CONFIG, ApiError
 from kraftwreck.nodes.metadata.image import BROKER, TOPIC
+from kraftwreck.nodes.metadata.image_values import COMMIT_MODE_VERSION, ImageView
 from kraftwreck.nodes.protocol.errors import INVALID_REQUEST
 
 SET: Final = 0
@@ -50,6 +59,34 @@ def check_value(resource_type: int, name: str, value: str | None) -> None:
     reason = _fault(key, value)
     if reason:
         raise ApiError(INVALID_CONFIG, f"Invalid value {value} for configuration {name}: {reason}.")
+
+
+def check_commit_mode(image: ImageView, configs: Mapping[str, str]) -> None:
+    """Raise ApiError (INVALID_CONFIG) unless a topic may be created with these ``configs``.
+
+    Brokers that do not know ``commit.mode`` would lead such a topic by the rules of the ISR. The
+    finalized feature keeps them out of the cluster.
+    """
+    if configs.get(COMMIT_MODE) == QUORUM and not image.features.get(COMMIT_MODE_VERSION, 0):
+        raise ApiError(
+            INVALID_CONFIG,
+            f"{COMMIT_MODE}={QUORUM} needs level 1 of the feature {COMMIT_MODE_VERSION}, which all"
+            " brokers and controllers must support; finalize it with UpdateFeatures.",
+        )
+
+
+def check_same_commit_mode(before: str | None, after: str | None) -> None:
+    """Raise ApiError (INVALID_CONFIG) if the commit mode of an existing topic would change.
+
+    A leader and a controller that differ in the mode for a moment could commit a record by one
+    rule and elect a leader by the other.
+    """
+    if (before or ISR) != (after or ISR):
+        raise ApiError(
+            INVALID_CONFIG,
+            f"{COMMIT_MODE} cannot be changed from {before or ISR} to {after or ISR}: it is chosen"
+            " when a topic is created.",
+        )
 
 
 def _fault(key: ConfigKey, value: str) -> str | None:

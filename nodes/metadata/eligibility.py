@@ -6,8 +6,10 @@ registered, unfenced and without log directories.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+from kraftwreck.nodes.metadata.config_keys import COMMIT_MODE, QUORUM
 from kraftwreck.nodes.metadata.image_values import (
     BROKER,
     ELR_VERSION,
@@ -25,6 +27,7 @@ __all__ = [
     "LOWEST_METADATA_VERSION",
     "METADATA_VERSION",
     "MIN_INSYNC_REPLICAS",
+    "commits_by_quorum",
     "default_directory",
     "elr_enabled",
     "has_online_directory",
@@ -33,6 +36,7 @@ __all__ = [
     "is_reserved",
     "metadata_version",
     "min_insync_replicas",
+    "quorum_commits",
     "unclean_election_enabled",
 ]
 
@@ -113,6 +117,16 @@ def min_insync_replicas(context: Context, topic: str) -> int:
     """Return ``min.insync.replicas`` of a topic: its own, the cluster's, or the default."""
     value = _config(context, topic, MIN_INSYNC_REPLICAS)
     return context.settings.min_insync_replicas if value is None else int(value)
+
+
+def quorum_commits(configs: Mapping[str, str]) -> bool:
+    """Return whether a topic with these ``configs`` has ``commit.mode=quorum``."""
+    return configs.get(COMMIT_MODE) == QUORUM
+
+
+def commits_by_quorum(context: Context, topic: str) -> bool:
+    """Return whether a majority of the replicas commits in a topic of the image."""
+    return quorum_commits(context.image.configs.get((TOPIC, topic), {}))
 
 
 def unclean_election_enabled(context: Context, topic: str) -> bool:

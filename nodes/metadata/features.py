@@ -9,16 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from kraftwreck.nodes.metadata.config_keys import COMMIT_MODE, QUORUM
 from kraftwreck.nodes.metadata.eligibility import (
     ELIGIBLE_LEADER_REPLICAS,
     ELR_VERSION,
     METADATA_VERSION,
     MIN_INSYNC_REPLICAS,
     metadata_version,
+    quorum_commits,
 )
 from kraftwreck.nodes.metadata.failure import ApiError
 from kraftwreck.nodes.metadata.image_records import LED_VERSIONS
-from kraftwreck.nodes.metadata.image_values import BROKER, ImageView
+from kraftwreck.nodes.metadata.image_values import (
+    BROKER,
+    COMMIT_MODE_VERSION,
+    TOPIC,
+    ImageView,
+)
 from kraftwreck.nodes.metadata.operation import Body, Context, Outcome, Record, Settings
 from kraftwreck.nodes.protocol.errors import INVALID_REQUEST, INVALID_UPDATE_VERSION, NONE
 
@@ -27,6 +34,7 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: LED_VERSIONS,
     KRAFT_VERSION: (0, 1),
     ELR_VERSION: (0, 1),
+    COMMIT_MODE_VERSION: (0, 1),
 }
 DEFAULT_METADATA_VERSION: Final = 25
 
@@ -142,6 +150,19 @@ def _check_metadata_version(level: int, current: int, upgrade_type: int) -> None
     raise _invalid(METADATA_VERSION, level, reason)
 
 
+def _check_quorum_topics(image: ImageView, level: int) -> None:
+    """Keep the feature while a topic needs it: brokers without it would lead by other rules."""
+    needing = (
+        name
+        for (kind, name), configs in sorted(image.configs.items())
+        if kind == TOPIC and quorum_commits(configs)
+    )
+    topic = next(needing, None) if level == 0 else None
+    if topic is not None:
+        reason = f"The topic {topic} has {COMMIT_MODE}={QUORUM}; delete such topics first."
+        raise _invalid(COMMIT_MODE_VERSION, level, reason)
+
+
 def _updated(
     context: Context, name: str, level: int, upgrade_type: int, planned: Mapping[str, int]
 ) -> list[Record]:
@@ -170,6 +191,8 @@ def _updated(
         )
     if level == current:
         return []
+    if name == COMMIT_MODE_VERSION:
+        _check_quorum_topics(context.image, level)
     records = [feature_record(name, level)]
     if name == ELR_VERSION and level > 0:
         records.extend(elr_records(context.image, context.settings))

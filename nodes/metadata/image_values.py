@@ -12,6 +12,8 @@ BROKER: Final = 4
 
 METADATA_VERSION: Final = "metadata.version"
 ELR_VERSION: Final = "eligible.leader.replicas.version"
+COMMIT_MODE_VERSION: Final = "commit.mode.version"
+"""The feature of this project that permits ``commit.mode=quorum``; Apache Kafka lacks it."""
 
 NO_LEADER: Final = -1
 MIGRATING_DIRECTORY: Final = bytes(16)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kraftwreck.nodes.metadata.assignment import check_assignment, initial_isr, partition_record
-from kraftwreck.nodes.metadata.configs import check_value
+from kraftwreck.nodes.metadata.configs import check_commit_mode, check_value
 from kraftwreck.nodes.metadata.effective import topic_configs
 from kraftwreck.nodes.metadata.failure import (
     INVALID_CONFIG,
@@ -207,6 +207,7 @@ class _Creation:
             if name in configs:
                 raise ApiError(INVALID_CONFIG, f"Configuration {name} is given twice.")
             configs[name] = value
+        check_commit_mode(self.context.image, configs)
         return configs
 
 

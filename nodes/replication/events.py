@@ -22,7 +22,8 @@ UNLIMITED: Final = (1 << 63) - 1
 @dataclass(slots=True, frozen=True)
 class Assignment:
     """A partition as the metadata says: its roles, ISR and epochs. ``recovering``: the leader was
-    elected uncleanly and has not recovered yet."""
+    elected uncleanly and has not recovered yet. ``adding`` are the new replicas of a reassignment.
+    """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -30,6 +31,7 @@ class Assignment:
     leader_epoch: int
     partition_epoch: int
     recovering: bool = False
+    adding: tuple[int, ...] = ()
 
 
 @dataclass(slots=True, frozen=True)
@@ -37,7 +39,8 @@ class Settings:
     """The configs of a topic that matter here. -1: no limit; None: the broker's own property.
 
     ``min_insync`` is a number of replicas, ``flush_messages`` one of records, ``*_ms`` are
-    milliseconds, the others bytes. ``flush_*`` are UNLIMITED if the page cache is to decide.
+    milliseconds, the others bytes. ``flush_*`` are UNLIMITED if the page cache is to decide. With
+    ``quorum`` a majority of the replicas commits (``commit.mode=quorum``).
     """
 
     min_insync: int = 1
@@ -49,6 +52,7 @@ class Settings:
     index_interval_bytes: int | None = None
     flush_messages: int = UNLIMITED
     flush_ms: int = UNLIMITED
+    quorum: bool = False
 
 
 @dataclass(slots=True, frozen=True)

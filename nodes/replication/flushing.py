@@ -10,14 +10,11 @@ only bounds how old a record becomes in memory before its flush begins.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from typing import Final
 
 from kraftwreck.nodes.replication.events import UNLIMITED, LogFlushed, Settings
-from kraftwreck.nodes.replication.headers import PartitionKey
+from kraftwreck.nodes.replication.timers import NEVER
 
-NEVER: Final = 1 << 62
 NO_ROOM_US: Final = 1_000_000
 """Time before a flush that found no room on the disk is tried again."""
 
@@ -43,7 +40,7 @@ class Durability:
         self.wanted = 0
         self.rests_until = 0
         self.timer = NEVER
-        """When the next look at this log is due by :class:`FlushTimes`."""
+        """When the next look at this log is due by :class:`Timers`."""
 
     def vouched(self, log_end: int, settings: Settings) -> int:
         """Return the offset below which the replica may acknowledge."""
@@ -93,28 +90,3 @@ class Durability:
                 self.rests_until = now + NO_ROOM_US
         if self.end >= log_end:
             self.oldest = None
-
-
-@dataclass(slots=True)
-class FlushTimes:
-    """When which logs are to be looked at, because a flush may be due."""
-
-    _heap: list[tuple[int, PartitionKey]] = field(default_factory=list)
-
-    @property
-    def deadline(self) -> int:
-        """The time of the next look, NEVER if there is none."""
-        return self._heap[0][0] if self._heap else NEVER
-
-    def add(self, key: PartitionKey, log: Durability, due: int) -> None:
-        """Look at a log at ``due``, unless it will be looked at before."""
-        if due < log.timer:
-            log.timer = due
-            heappush(self._heap, (due, key))
-
-    def take(self, now: int) -> list[PartitionKey]:
-        """Return the logs to look at now."""
-        found = []
-        while self.deadline <= now:
-            found.append(heappop(self._heap)[1])
-        return found

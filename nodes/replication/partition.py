@@ -7,7 +7,7 @@ left them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from kraftwreck.nodes.protocol.errors import (
@@ -54,11 +54,13 @@ from kraftwreck.nodes.replication.events import (
     Peer,
     Settings,
 )
-from kraftwreck.nodes.replication.flushing import NEVER, Durability, FlushTimes
+from kraftwreck.nodes.replication.flushing import Durability
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 from kraftwreck.nodes.replication.in_sync import InSync, Pending
 from kraftwreck.nodes.replication.log_view import LogView
 from kraftwreck.nodes.replication.producers import SequenceError
+from kraftwreck.nodes.replication.quorum_commit import QuorumCommit, least_in_sync
+from kraftwreck.nodes.replication.timers import NEVER, Timers
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -94,7 +96,9 @@ class Surroundings:
     """Partitions whose parked requests may be complete."""
     proposed: set[PartitionKey] = field(default_factory=set)
     """Partitions with a proposal to send."""
-    flush_times: FlushTimes = field(default_factory=FlushTimes)
+    flush_times: Timers = field(default_factory=Timers)
+    pace_times: Timers = field(default_factory=Timers)
+    """When a member of an ISR will be late, in topics with ``commit.mode=quorum``."""
 
 
 class Appended(NamedTuple):
@@ -116,7 +120,7 @@ class Partition:
     """
 
     __slots__ = ("assignment", "checkpointed", "durability", "epoch_start", "hw", "in_sync", "key",
-                 "leading", "log", "recovering", "settings", "with_")  # fmt: skip
+                 "leading", "log", "quorum", "recovering", "settings", "with_")  # fmt: skip
 
     def __init__(self, key: PartitionKey, settings: Settings, with_: Surroundings) -> None:
         self.key = key
@@ -130,6 +134,7 @@ class Partition:
         self.epoch_start = 0
         self.recovering = False
         self.in_sync = InSync()
+        self.quorum = QuorumCommit()
 
     @property
     def is_opening(self) -> bool:
@@ -139,7 +144,9 @@ class Partition:
     @property
     def min_insync(self) -> int:
         """The size below which an ISR acknowledges nothing."""
-        return min(self.settings.min_insync, len(self.assignment.replicas))
+        at, settings = self.assignment, self.settings
+        replicas, adding = len(at.replicas), len(at.adding)
+        return least_in_sync(replicas, adding, settings.min_insync, quorum=settings.quorum)
 
     @property
     def vouched(self) -> int:
@@ -205,6 +212,8 @@ class Partition:
     def _lead(self, log: LogView, old: Assignment, new: Assignment) -> None:
         led, ours, now = self.leading, self.with_, self.with_.now
         in_sync = self.in_sync
+        if not led:
+            self.quorum.led_anew()
         if not led or new.partition_epoch > old.partition_epoch:
             in_sync.isr, in_sync.pending = new.isr, None
             self.recovering = new.recovering
@@ -307,7 +316,8 @@ class Partition:
             if remote.end < reached and (
                 broker in maximal
                 or (
-                    remote.is_caught_up(log.end, ours.now, ours.lag_us)
+                    not self.settings.quorum
+                    and remote.is_caught_up(log.end, ours.now, ours.lag_us)
                     and remote.is_eligible(ours.peers.get(broker))
                 )
             ):
@@ -315,6 +325,21 @@ class Partition:
         if reached > self.hw:
             self.hw = reached
             ours.changed.add(self.key)
+        self.keep_pace()
+
+    def keep_pace(self) -> None:
+        """With ``commit.mode=quorum``: propose to remove members that a majority left behind."""
+        in_sync, ours = self.in_sync, self.with_
+        if not self.settings.quorum or not self.leading:
+            return
+        due = self.quorum.observe(in_sync, self.vouched, self.min_insync, ours.now)
+        if in_sync.pending is not None:
+            return  # The answer leads here again.
+        left = self.quorum.without_late(in_sync, ours.now)
+        if left != in_sync.isr:
+            self._propose(left)
+        elif due < NEVER:
+            ours.pace_times.add(self.key, self.quorum, due)
 
     # --- as a leader: the ISR -----------------------------------------------------------------
 
@@ -327,6 +352,10 @@ class Partition:
             and remote.end >= self.hw
             and remote.end >= self.epoch_start
             and remote.is_eligible(self.with_.peers.get(broker))
+            and (
+                not self.settings.quorum
+                or self.quorum.may_return(broker, in_sync, self.min_insync, self.with_.now)
+            )
         ):
             self._propose((*in_sync.isr, broker))
 
@@ -375,10 +404,12 @@ class Partition:
                 return
             if answer.partition_epoch < old.partition_epoch:
                 return
-            self.assignment = Assignment(
-                old.replicas, answer.isr, old.leader, old.leader_epoch, answer.partition_epoch,
-                answer.recovering,
-            )  # fmt: skip
+            self.assignment = replace(
+                old,
+                isr=answer.isr,
+                partition_epoch=answer.partition_epoch,
+                recovering=answer.recovering,
+            )
             self.in_sync.isr, self.in_sync.pending = answer.isr, None
             self.recovering = answer.recovering
             self._note("isr", {"isr": list(answer.isr), "partition_epoch": answer.partition_epoch})
@@ -438,6 +469,7 @@ class Partition:
         remote = self.in_sync.remotes[replica_id]
         before = (remote.end, remote.start)
         remote.fetched(part.offset, part.log_start, broker_epoch, log.end, now)
+        self.keep_pace()
         self.maybe_expand(replica_id)
         if before != (remote.end, remote.start):
             self.advance()

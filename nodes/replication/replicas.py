@@ -84,6 +84,7 @@ class Replicas:
         return min(
             propose, self._shrink_at, self._checkpoint_at, self._retain_at,
             self._waiting.deadline, self._fetchers.deadline, self._with.flush_times.deadline,
+            self._with.pace_times.deadline,
         )  # fmt: skip
 
     def step(self, event: Event, now: int, wall_ms: int) -> list[Effect]:
@@ -277,6 +278,10 @@ class Replicas:
             if key in self.partitions:
                 self.partitions[key].durability.timer = NEVER
                 self.partitions[key].maybe_flush()
+        for key in self._with.pace_times.take(now):
+            if key in self.partitions:
+                self.partitions[key].quorum.timer = NEVER
+                self.partitions[key].keep_pace()
         if now >= self._shrink_at:
             self._shrink_at = now + self._with.lag_us // 2
             for partition in self.partitions.values():

@@ -10,6 +10,8 @@ from typing import Any, Final, Literal, cast, get_args
 from kraftwreck.harness.layout import Layout
 from kraftwreck.harness.options import MOST_NODES, OptionError, RunOptions
 from kraftwreck.harness.own_options import NO, YES, OwnOption, OwnOptions, values
+from kraftwreck.nodes.metadata.config_keys import COMMIT_MODE, ISR, QUORUM
+from kraftwreck.nodes.metadata.image_values import COMMIT_MODE_VERSION
 from kraftwreck.systems.kraft.properties import MIN_INSYNC, UNCLEAN
 
 CONTROLLER: Final = "controller"
@@ -67,6 +69,12 @@ _RUN = (
         about="min.insync.replicas of its topics on hosts; seed: 2, or 1 in one of four runs.",
         default=BY_SEED,
         words=(BY_SEED, "1", "2", "3"),
+    ),
+    OwnOption(
+        name="commit-mode",
+        about="commit.mode of its topics on hosts: the ISR commits, or a majority of replicas.",
+        default=ISR,
+        words=(ISR, QUORUM),
     ),
     OwnOption(
         name="unclean",
@@ -152,7 +160,8 @@ class KraftOptions:
         mine = cls.parsed(options.system_options)
         if mine.needs_hosts and options.workload != PRODUCE:
             raise OptionError(
-                "--client, --properties, --min-insync and --unclean are for -w produce only"
+                "--client, --properties, --min-insync, --commit-mode and --unclean are for -w"
+                " produce only"
             )
         if options.workload != PRODUCE or mine.brokers:
             return mine
@@ -178,6 +187,11 @@ class KraftOptions:
             raise OptionError(
                 f"--properties needs another client: add --client {LIBRDKAFKA} or {JAVA}"
             )
+        if COMMIT_MODE in mine.topics and mine.client != OWN_CLIENT:
+            raise OptionError(
+                f"--commit-mode {QUORUM} works with --client {OWN_CLIENT} only: no other client"
+                f" raises the feature {COMMIT_MODE_VERSION} before it creates topics"
+            )
         if mine.combined and mine.brokers:
             raise OptionError("--combined and --brokers cannot be combined")
         return mine
@@ -192,6 +206,8 @@ def _topics(found: Mapping[str, str]) -> dict[str, str]:
     topics = {}
     if found["min-insync"] != BY_SEED:
         topics[MIN_INSYNC] = found["min-insync"]
+    if found["commit-mode"] == QUORUM:
+        topics[COMMIT_MODE] = QUORUM
     if found["unclean"] == YES:
         topics[UNCLEAN] = "true"
     return topics

@@ -143,6 +143,17 @@ def test_configs_of_this_broker_precede_those_of_the_cluster(leader: Any) -> Non
     assert delta.settings == {leader.key: come.Settings(retention_ms=333)}
 
 
+def test_a_topic_may_commit_by_a_majority(leader: Any) -> None:
+    changes = ImageChanges(4, 1)
+    changes.since_last(leader.image.stable)
+    fields = {"resource_type": TOPIC, "resource_name": "t", "name": "commit.mode"}
+    for value, expected in (("quorum", True), ("isr", False)):
+        leader.commit(("ConfigRecord", fields | {"value": value}))
+        delta = changes.since_last(leader.image.stable)
+        assert delta is not None
+        assert delta.settings == {leader.key: come.Settings(quorum=expected)}
+
+
 def test_a_topic_without_a_config_of_segments_leaves_them_to_the_broker(leader: Any) -> None:
     changes = ImageChanges(4, 1)
     changes.since_last(leader.image.stable)

@@ -9,6 +9,7 @@ import pytest
 NONE, BAD_CONFIG, BAD_REQUEST, REFUSED = 0, 40, 42, 95
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 ELR, MV, KRAFT = "eligible.leader.replicas.version", "metadata.version", "kraft.version"
+COMMIT = "commit.mode.version"
 
 
 def level_record(name: str, level: int) -> tuple[str, int, dict[str, Any]]:
@@ -174,3 +175,62 @@ def test_a_kraft_version_is_acknowledged_when_it_is_committed(rig: Any) -> None:
     assert not rig.answered(token)
     rig.commit()
     assert rig.answers[token]["error_code"] == NONE
+
+
+def commit_broker(rig: Any) -> None:
+    """Bring a broker into service that supports quorum commit."""
+    rig.register(1, features={COMMIT: (0, 1)})
+    rig.heartbeat(1)
+
+
+def quorum_topic(rig: Any, name: str = "t", mode: str = "quorum") -> int:
+    topic = {
+        "name": name,
+        "num_partitions": 1,
+        "replication_factor": 1,
+        "configs": [{"name": "commit.mode", "value": mode}],
+    }
+    answer = rig.call("CreateTopics", 7, {"topics": [topic]})
+    code: int = answer["topics"][0]["error_code"]
+    return code
+
+
+def set_mode(rig: Any, operation: int, value: str | None) -> int:
+    config = {"name": "commit.mode", "config_operation": operation, "value": value}
+    resource = {"resource_type": 2, "resource_name": "t", "configs": [config]}
+    answer = rig.call("IncrementalAlterConfigs", 1, {"resources": [resource]})
+    code: int = answer["responses"][0]["error_code"]
+    return code
+
+
+def test_a_quorum_commits_only_where_all_nodes_know_of_it(rig: Any) -> None:
+    commit_broker(rig)
+    assert quorum_topic(rig) == BAD_CONFIG
+    assert quorum_topic(rig, mode="majority") == BAD_CONFIG
+    assert quorum_topic(rig, "plain", "isr") == NONE
+    assert update(rig, (COMMIT, 1, UPGRADE)) == NONE
+    assert quorum_topic(rig) == NONE
+
+
+def test_a_broker_that_does_not_know_quorum_commit_keeps_it_off_and_is_kept_out(rig: Any) -> None:
+    rig.register(1)
+    assert update(rig, (COMMIT, 1, UPGRADE)) == REFUSED
+    rig.call("UnregisterBroker", 0, {"broker_id": 1})
+    assert update(rig, (COMMIT, 1, UPGRADE)) == NONE
+    assert rig.register(2)["error_code"] == 35
+    assert rig.register(2, features={COMMIT: (0, 1)})["error_code"] == NONE
+
+
+def test_the_commit_mode_of_a_topic_stays_and_keeps_the_feature(rig: Any) -> None:
+    commit_broker(rig)
+    assert update(rig, (COMMIT, 1, UPGRADE)) == NONE
+    assert quorum_topic(rig) == NONE
+    assert set_mode(rig, 0, "isr") == BAD_CONFIG
+    assert set_mode(rig, 1, None) == BAD_CONFIG
+    assert set_mode(rig, 0, "quorum") == NONE
+    resource = {"resource_type": 2, "resource_name": "t", "configs": []}
+    answer = rig.call("AlterConfigs", 2, {"resources": [resource]})
+    assert answer["responses"][0]["error_code"] == BAD_CONFIG
+    assert update(rig, (COMMIT, 0, SAFE)) == REFUSED
+    rig.call("DeleteTopics", 6, {"topics": [{"name": "t", "topic_id": bytes(16)}]})
+    assert update(rig, (COMMIT, 0, SAFE)) == NONE

@@ -72,7 +72,11 @@ def test_supported_features_that_begin_at_0_are_hidden_from_old_clients(
     supported = {
         f["name"]: (f["min_version"], f["max_version"]) for f in answer["supported_features"]
     }
-    hidden = {"kraft.version": (0, 1), "eligible.leader.replicas.version": (0, 1)}
+    hidden = {
+        "kraft.version": (0, 1),
+        "eligible.leader.replicas.version": (0, 1),
+        "commit.mode.version": (0, 1),
+    }
     assert supported == {"metadata.version": (7, 27)} | (hidden if version >= 4 else {})
 
 

@@ -100,12 +100,17 @@ class Judged(World):
 
     def _advanced(self, broker: int, partition: Partition) -> None:
         current = self.assignment
-        enough = len(partition.in_sync.isr) >= self.min_insync
+        enough = len(partition.in_sync.isr) >= self.least
         demand("D8", enough, f"{broker}: HW advanced below min.insync.replicas")
         if (current.leader, current.leader_epoch) != (broker, partition.assignment.leader_epoch):
             return
+        if self.quorum:
+            having = [each for each in BROKERS if self.hosts[each].disk.end >= partition.hw]
+            demand("D15", len(having) >= self.least, f"only {having} have {partition.hw}")
         for member in current.isr:
             end = self.hosts[member].disk.end
+            if self.quorum:
+                demand("D15", end >= partition.hw, f"{member} may be elected at {end}")
             demand("D8", end >= partition.hw, f"{member} is in the ISR at {end} < {partition.hw}")
 
     def _entries(self) -> None:
@@ -129,7 +134,7 @@ class Judged(World):
         partition = self.partition(broker)
         if partition is not None:
             size = len(partition.in_sync.maximal)
-            demand("D14", size >= self.min_insync, f"acknowledged with an ISR of {size}")
+            demand("D14", size >= self.least, f"acknowledged with an ISR of {size}")
 
     def finish(self) -> None:
         """Heal, then judge: nothing is lost, all logs are equal and committed."""
@@ -154,6 +159,12 @@ class Judged(World):
         assert leader is not None and leader.log is not None
         demand("L", leader.hw == leader.log.end, f"HW {leader.hw} of {leader.log.end} in the end")
         demand("L", set(self.assignment.isr) == set(BROKERS), f"ISR {self.assignment.isr}")
+
+
+class Quorum(Judged):
+    """A world with a topic in which a majority of the replicas commits."""
+
+    quorum = True
 
 
 class Unclean(Judged):

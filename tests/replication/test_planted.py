@@ -142,7 +142,9 @@ def deletes_above_the_high_watermark(patch: Patch) -> None:
     patch.setattr(Partition, "advance", planted)
 
 
-RULES = frozenset({"D1", "D2", "D3", "D5", "D6", "D7", "D8", "D9", "D10", "D11", "D13", "D14", "L"})
+RULES = frozenset(
+    {"D1", "D2", "D3", "D5", "D6", "D7", "D8", "D9", "D10", "D11", "D13", "D14", "D15", "L"}
+)
 PLANTED: list[tuple[Callable[[Patch], None], str]] = [
     (truncates_to_the_high_watermark, "D1"),
     (truncates_to_the_high_watermark, "D2"),
@@ -163,7 +165,7 @@ PLANTED: list[tuple[Callable[[Patch], None], str]] = [
 
 
 def test_every_rule_has_a_planted_bug() -> None:
-    assert {rule for _, rule in PLANTED} == RULES - {"L"}
+    assert {rule for _, rule in PLANTED} == RULES - {"D15", "L"}, "D15 has its own test"
 
 
 @pytest.mark.parametrize(("plant", "rule"), PLANTED, ids=[f"{p.__name__}-{r}" for p, r in PLANTED])

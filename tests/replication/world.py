@@ -128,6 +128,7 @@ class World:
     """Three brokers with one partition, one controller that never fails, and two producers."""
 
     flush_messages = come.UNLIMITED
+    quorum = False
 
     def __init__(self, min_insync: int = 1) -> None:
         self.now = 0
@@ -145,6 +146,11 @@ class World:
         for broker in BROKERS:
             self.start(broker)
 
+    @property
+    def least(self) -> int:
+        """The size below which the ISR commits nothing."""
+        return len(BROKERS) // 2 + 1 if self.quorum else self.min_insync
+
     def new_disk(self, broker: int) -> Disk:
         """Return the empty disk of a broker."""
         return Disk()
@@ -159,7 +165,10 @@ class World:
 
     def image(self) -> come.Published:
         settings = come.Settings(
-            min_insync=self.min_insync, retention_ms=-1, flush_messages=self.flush_messages
+            min_insync=self.min_insync,
+            retention_ms=-1,
+            flush_messages=self.flush_messages,
+            quorum=self.quorum,
         )
         return come.Published((), {KEY: self.assignment}, {KEY: settings}, self.peers())
 

@@ -16,24 +16,34 @@ from kraftwreck.nodes.protocol.errors import NONE, NOT_ENOUGH_REPLICAS, NOT_LEAD
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication.effects import OffsetPart
 from kraftwreck.nodes.replication.events import Assignment
-from kraftwreck.nodes.replication.flushing import NEVER, Durability
+from kraftwreck.nodes.replication.flushing import Durability
 from kraftwreck.nodes.replication.following import Following
 from kraftwreck.nodes.replication.headers import Batch
-from kraftwreck.nodes.replication.in_sync import Remote
+from kraftwreck.nodes.replication.in_sync import InSync, Remote
 from kraftwreck.nodes.replication.partition import Appended, Partition
 from kraftwreck.nodes.replication.producers import Producers
+from kraftwreck.nodes.replication.quorum_commit import Pace, QuorumCommit
 from kraftwreck.nodes.replication.requests import Fetching, Producing
+from kraftwreck.nodes.replication.timers import NEVER
 from kraftwreck.nodes.server import replica_fetches
 from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign
 from kraftwreck.systems.kraft.simulated.run import simulate
-from kraftwreck.systems.kraft.workloads.log_client import FLUSH_MESSAGES, flush_configs
+from kraftwreck.systems.kraft.workloads.log_client import (
+    FLUSH_MESSAGES,
+    commit_configs,
+    flush_configs,
+)
 from kraftwreck.systems.kraft.workloads.produce import WORKLOAD
 from tests.replication.test_planted import (
     deletes_above_the_high_watermark,
     keeps_epochs_over_truncation,
     lets_consumers_read_to_the_end,
     truncates_to_the_high_watermark,
+)
+from tests.replication.test_quorum_commit import (
+    counts_a_proposed_removal,
+    takes_half_for_a_majority,
 )
 
 Patch = pytest.MonkeyPatch
@@ -212,6 +222,15 @@ def runs() -> Iterator[SimResult]:
         yield simulate(options, WORKLOAD, drawn.schedule(seed), Injector, knobs=knobs)
 
 
+def quorum_runs() -> Iterator[SimResult]:
+    """Return short runs with topics in which a majority of the replicas commits."""
+    drawn = campaign("partition", "kill", "pause")
+    for seed in range(3 * RUNS):
+        if commit_configs(seed):
+            options, knobs = drawn.options(seed), drawn.knobs(seed)
+            yield simulate(options, WORKLOAD, drawn.schedule(seed), Injector, knobs=knobs)
+
+
 def powerless_runs(flushed: str | None) -> Iterator[SimResult]:
     """Return short runs with this ``flush.messages``, in which all brokers lose power twice."""
     drawn = campaign("power")
@@ -237,6 +256,46 @@ def test_a_planted_bug_breaks_its_invariant(
         if rule in found:
             return
     pytest.fail(f"{RUNS} runs broke {sorted(found)}, not {rule}")
+
+
+def waits_for_slow_followers(patch: Patch) -> None:
+    patch.setattr(Pace, "is_late", lambda self, now: False)
+
+
+@pytest.mark.parametrize(
+    ("plant", "rule"),
+    [
+        (counts_a_proposed_removal, "D15"),
+        (takes_half_for_a_majority, "D15"),
+        (waits_for_slow_followers, "L13"),
+    ],
+)
+def test_a_planted_bug_of_quorum_commit_breaks_its_invariant(
+    plant: Callable[[Patch], None], rule: str, monkeypatch: Patch
+) -> None:
+    plant(monkeypatch)
+    found: set[str] = set()
+    for run in quorum_runs():
+        found |= {failure.type for failure in run.failures}
+        if rule in found:
+            return
+    pytest.fail(f"no run broke {rule}, only {sorted(found)}")
+
+
+def test_a_quorum_removes_slow_followers_and_breaks_nothing(monkeypatch: Patch) -> None:
+    removed = []
+    without_late = QuorumCommit.without_late
+
+    def counted(self: QuorumCommit, in_sync: InSync, now: int) -> tuple[int, ...]:
+        left = without_late(self, in_sync, now)
+        if left != in_sync.isr:
+            removed.append(left)
+        return left
+
+    monkeypatch.setattr(QuorumCommit, "without_late", counted)
+    for run in islice(quorum_runs(), 4):
+        assert run.failures == []
+    assert removed
 
 
 def test_without_a_bug_every_invariant_holds_and_the_run_repeats() -> None:

@@ -1,7 +1,8 @@
 """Types, limits and defaults of the configurations that probes use, as Kafka defines them.
 
-Source: Kafka's ``TopicConfig`` and ``ServerConfigs``. A name that is not listed here is not
-judged, unless it begins with ``no.such.``: no version of Kafka has such a configuration.
+Source: Kafka's ``TopicConfig`` and ``ServerConfigs``; ``commit.mode`` is of our nodes. A name that
+is not listed here is not judged, unless it begins with ``no.such.``: no version of Kafka has such a
+configuration.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ TOPIC_RULES: Final = {
     "cleanup.policy": Rule(
         "list", "delete", choices=("compact", "delete"), synonym="log.cleanup.policy"
     ),
+    "commit.mode": Rule("text", "isr", choices=("isr", "quorum")),
     "compression.type": Rule(
         "text",
         "producer",

@@ -69,6 +69,11 @@ RESERVED: Final = 100
 
 PREFERRED, UNCLEAN = 0, 1
 
+COMMIT_MODE: Final = "commit.mode"
+QUORUM_COMMIT: Final = (COMMIT_MODE, "quorum")
+COMMIT_FEATURE: Final = "commit.mode.version"
+"""The feature without which no topic may have it."""
+
 
 def is_legal_name(name: str) -> bool:
     """Whether a topic may have this name."""
@@ -144,6 +149,8 @@ def create_topic(state: State, topic: Body, names: Sequence[str], defaults: Body
         if legal is None:
             return None
         if not legal:
+            found.add(errors.INVALID_CONFIG)
+        if (config["name"], config["value"]) == QUORUM_COMMIT and not state.level(COMMIT_FEATURE):
             found.add(errors.INVALID_CONFIG)
     return found.join(_new_partitions(state, topic, defaults))
 
@@ -247,18 +254,28 @@ def alter_configs(
     for config in wanted["configs"]:
         key, value = config["name"], config["value"]
         operation = config["config_operation"] if incremental else 0
-        legal, _ = altered(kind, key, operation, value, state.config(kind, name, key))
+        legal, result = altered(kind, key, operation, value, state.config(kind, name, key))
         if legal is None:
             return None
         if not legal:
             found.add(errors.INVALID_CONFIG, errors.INVALID_REQUEST)
+        if key == COMMIT_MODE and (result or "isr") != commit_mode(state, name):
+            found.add(errors.INVALID_CONFIG)  # It is chosen when a topic is created.
         if key == "min.insync.replicas" and kind == BROKER and state.elr_enabled():
             return None
     least = state.config(kind, name, "min.insync.replicas")
     dropped = not incremental and least is not None and "min.insync.replicas" not in names
     if dropped and kind == BROKER and state.elr_enabled():
         found.add(errors.INVALID_CONFIG)  # Every broker must use the same number.
+    kept = incremental or COMMIT_MODE in names or kind != TOPIC
+    if not kept and commit_mode(state, name) != "isr":
+        found.add(errors.INVALID_CONFIG)
     return found
+
+
+def commit_mode(state: State, topic: str) -> str:
+    """Return whether the ISR or a quorum of the replicas commits the records of a topic."""
+    return state.config(TOPIC, topic, COMMIT_MODE) or "isr"
 
 
 # --- partitions ---------------------------------------------------------------------------
@@ -412,6 +429,7 @@ def register(state: State, body: Body, cluster_id: str | None) -> Codes:
 FEATURES: Final = {
     "metadata.version": (7, 27),
     "eligible.leader.replicas.version": (0, 1),
+    COMMIT_FEATURE: (0, 1),
 }
 LOSSY: Final = frozenset((7, 8, 11, 13, 14, 15, 16, 17, 23))
 """Levels of metadata.version that cannot be downgraded."""
@@ -434,6 +452,9 @@ def update_features(state: State, body: Body) -> Codes:
             found.add(errors.INVALID_REQUEST)
         low, high = FEATURES.get(name, (0, -1))
         if not low <= level <= high or (level < now and kind == 1) or (level > now and kind != 1):
+            found.add(errors.INVALID_UPDATE_VERSION)
+        needed = any(commit_mode(state, topic) != "isr" for topic in state.topics())
+        if name == COMMIT_FEATURE and level == 0 < now and needed:
             found.add(errors.INVALID_UPDATE_VERSION)
         if name == "metadata.version" and any(x in LOSSY for x in range(level + 1, now + 1)):
             found.add(errors.INVALID_UPDATE_VERSION)

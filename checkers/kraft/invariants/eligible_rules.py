@@ -14,6 +14,7 @@ from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
 
 MIN_INSYNC = "min.insync.replicas"
+COMMIT_MODE = "commit.mode"
 RECOVERING = 1
 """State after an unclean election: the former ISR and ELR are forgotten."""
 EVERYWHERE = ""
@@ -24,8 +25,9 @@ class EligibleRules:
     """Rules for the ELR.
 
     The ELR and the ISR are disjoint, and a large enough ISR needs no ELR. A replica that leaves an
-    ISR below min.insync.replicas enters the ELR, except after an unclean shutdown or election. The
-    ELR contains only registered replicas. A new min.insync.replicas empties it.
+    ISR below min.insync.replicas enters the ELR, except after an unclean shutdown or election; in a
+    topic with commit.mode=quorum that number is a majority of the replicas. The ELR contains only
+    registered replicas. A new min.insync.replicas empties it.
     """
 
     def __init__(self, report: Report) -> None:
@@ -101,20 +103,23 @@ class EligibleRules:
                 f" {list(new.last_known_elr)} is still remembered.",
             )
         told = step.model.config(topic_id, MIN_INSYNC)
-        if told is None or not told.isdigit():
+        if step.model.config(topic_id, COMMIT_MODE) == "quorum":
+            least = (len(new.replicas) - len(new.adding)) // 2 + 1
+        elif told is not None and told.isdigit():
+            least = min(int(told), len(new.replicas))
+        else:
             return
-        least = min(int(told), len(new.replicas))
         if step.fields.get("isr") is None:
             return
         if old is not None and len(new.isr) < least and new.recovery != RECOVERING:
             left = set(old.isr + old.elr).intersection(new.replicas) - set(new.isr + new.elr)
             if left:
-                self._left.append((f"{name}, min.insync.replicas {least}", left))
+                self._left.append((f"{name}, {least} replicas needed in sync", left))
         if len(new.isr) >= least and new.elr:
             self._report.broken(
                 "C7",
-                f"{name}: the ISR {list(new.isr)} has min.insync.replicas {least}, but the ELR "
-                f"{list(new.elr)} is not empty.",
+                f"{name}: the ISR {list(new.isr)} has the {least} replicas needed in sync, but the "
+                f"ELR {list(new.elr)} is not empty.",
             )
 
     def batch_end(self, batch: StoredBatch, count: int, model: MetadataModel) -> None:

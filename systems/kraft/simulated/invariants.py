@@ -37,6 +37,7 @@ from kraftwreck.systems.kraft.simulated.answer_watch import AnswerWatch
 from kraftwreck.systems.kraft.simulated.binding import disk_of
 from kraftwreck.systems.kraft.simulated.durable_logs import DurableLogs
 from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
+from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
 from kraftwreck.systems.kraft.simulated.record_answers import RecordAnswers
 from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch
@@ -80,6 +81,7 @@ class Invariants:
         if self.records.watches:
             RecordAnswers(world, self.failures, self.records)
             ReplicaWatch(world, self.failures, self.records)
+            PaceWatch(world, self.failures)
             self.partitions = PartitionService(world, self.failures, self.records.logs)
         self._world = world
         self._check_quorum = fetch_timeout_ms * 1500

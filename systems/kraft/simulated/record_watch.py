@@ -1,4 +1,4 @@
-"""Watches the data planes of all brokers: the invariants D1 to D14 but D12, live.
+"""Watches the data planes of all brokers: the invariants D1 to D15 but D12, live.
 
 A replica is judged when the disk has what its core says, before anything leaves the broker. The
 committed log of a partition is one list of batches: all below the highest high watermark of any
@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.metadata.eligibility import elr_enabled
+from kraftwreck.nodes.metadata.image_values import Partition as Assigned
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 from kraftwreck.nodes.replication.partition import Partition
@@ -288,6 +289,7 @@ class RecordWatch:
                     f"{where}: high watermark {partition.hw}, but {other.name} of the ISR ends at"
                     f" {log.end}",
                 )
+        self._judge_committed_isr(where, partition)
         for batch in expected.batches:
             if topic.end <= batch.base_offset and batch.next_offset <= partition.hw:
                 topic.committed.append(identity(batch))
@@ -300,6 +302,38 @@ class RecordWatch:
             if end < partition.hw and not expected.batches:
                 return  # All of it was deleted.
             self.fail("D2", f"{where}: no whole batch ends at high watermark {partition.hw}")
+
+    def _judge_committed_isr(self, where: str, partition: Partition) -> None:
+        """D15: a majority has what a quorum commits, and so has each member of the ISR that the
+        controllers committed, whatever the leader knows of it."""
+        key, hw = partition.key, partition.hw
+        if not partition.settings.quorum:
+            return
+        # A disk that lost everything since has no log.
+        ends = {each: max(log.had, log.end) for each, log in self.logs.replicas(key)}
+        having = [each for each in partition.assignment.replicas if ends.get(each, hw) >= hw]
+        if len(having) < least_in_sync(partition):
+            self.fail("D15", f"{where}: only {having} have the records below {hw}")
+        committed = self._committed_partition(key)
+        if committed is None or committed.leader_epoch != partition.assignment.leader_epoch:
+            return
+        for member in committed.isr:
+            other = self._hosts.get(member)
+            if other is None or not self.logs.lossless(other, key):
+                continue
+            if ends[member] < hw:
+                self.fail(
+                    "D15",
+                    f"{where}: high watermark {hw}, but {other.name}, which may be elected, ends"
+                    f" at {ends[member]}",
+                )
+
+    def _committed_partition(self, key: PartitionKey) -> Assigned | None:
+        """Return a partition as the newest image of any running node has it."""
+        nodes = [host.node for host in self._hosts.values() if isinstance(host.node, Node)]
+        image = max((node.image.stable for node in nodes), key=lambda each: each.last_offset)
+        found: Assigned | None = image.partitions.get(key)
+        return found
 
     def _agrees(self, where: str, partition: Partition, expected: RecordLog) -> None:
         """D2: the batches below the high watermark are the committed ones."""
@@ -364,7 +398,10 @@ class RecordWatch:
 
 def least_in_sync(partition: Partition) -> int:
     """Return the size below which an ISR may acknowledge nothing, by the partition's settings."""
-    return min(partition.settings.min_insync, len(partition.assignment.replicas))
+    replicas, adding = len(partition.assignment.replicas), len(partition.assignment.adding)
+    if partition.settings.quorum:
+        return (replicas - adding) // 2 + 1
+    return min(partition.settings.min_insync, replicas)
 
 
 def _first_missing(topic: _Topic, log: RecordLog, epoch: int) -> int | None:

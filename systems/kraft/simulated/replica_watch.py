@@ -112,7 +112,8 @@ def _allowed(partition: Partition, end: int) -> int:
     """Return the high watermark that the leader must have reached; 0 if there is none.
 
     A replica outside of the ISR holds it back while it is nearly caught up and may enter. Whether
-    it still is is looked at twice in the time that a replica may lag.
+    it still is is looked at twice in the time that a replica may lag. With ``commit.mode=quorum``
+    only members of the ISR hold it back.
     """
     in_sync, shared = partition.in_sync, partition.with_
     if len(in_sync.isr) < least_in_sync(partition):
@@ -121,7 +122,8 @@ def _allowed(partition: Partition, end: int) -> int:
     allowed = partition.vouched
     for broker, remote in in_sync.remotes.items():
         if broker in in_sync.maximal or (
-            remote.is_caught_up(end, shared.now, waits_us)
+            not partition.settings.quorum
+            and remote.is_caught_up(end, shared.now, waits_us)
             and remote.is_eligible(shared.peers.get(broker))
         ):
             allowed = min(allowed, remote.end)

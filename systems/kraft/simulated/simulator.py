@@ -35,7 +35,8 @@ class KraftSimulator:
         own = KraftOptions.of(options)
         if own.needs_hosts:
             raise OptionError(
-                "--client, --min-insync and --unclean need real hosts, such as -c netns"
+                "--client, --min-insync, --commit-mode and --unclean need real hosts, such as -c"
+                " netns"
             )
         if own.combined:
             raise OptionError("--combined needs real hosts; use --brokers in the simulator")

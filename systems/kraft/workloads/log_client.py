@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from kraftwreck.harness.client import Answer, Call, Pause
 from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.metadata.config_keys import COMMIT_MODE, QUORUM
 from kraftwreck.nodes.metadata.eligibility import ELR_VERSION
+from kraftwreck.nodes.metadata.image_values import COMMIT_MODE_VERSION
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.systems.kraft.properties import MIN_INSYNC
 from kraftwreck.systems.kraft.requests import ClientState, kafka_call
@@ -25,17 +27,11 @@ METADATA: Final = 12
 INIT_PRODUCER_ID: Final = 4
 FLUSH_MESSAGES: Final = "flush.messages"
 FLUSH_MS: Final = "flush.ms"
+QUORUM_COMMIT: Final = {COMMIT_MODE: QUORUM}
 ASK_MS: Final = 1_000
 BACKOFF_MS: Final = 100
 
 UPDATE_FEATURES: Final = 1
-_ELIGIBLE: Final[dict[str, Any]] = {
-    "timeout_ms": ASK_MS,
-    "feature_updates": [
-        {"feature": ELR_VERSION, "max_version_level": 1, "upgrade_type": 1},
-    ],
-    "validate_only": False,
-}
 
 Talk = Generator[Call | Pause, Answer, Any]
 
@@ -176,9 +172,11 @@ def create(client: LogClient, topics: list[str]) -> Talk:
     In half of the runs the cluster then keeps eligible leader replicas (KIP-966).
     """
     if draw_below(2, client.state.seed, "eligible") == 0:
-        yield from ask(client.broker(), "UpdateFeatures", UPDATE_FEATURES, _ELIGIBLE)
+        yield from enable(client, ELR_VERSION)
     state = client.state
     chosen = topic_configs(state.seed, len(state.gateways), state.topic_configs)
+    if QUORUM_COMMIT.items() <= chosen.items():
+        yield from enable(client, COMMIT_MODE_VERSION)
     configs = [{"name": name, "value": value} for name, value in chosen.items()]
     body = {
         "topics": [
@@ -193,6 +191,13 @@ def create(client: LogClient, topics: list[str]) -> Talk:
         "timeout_ms": ASK_MS,
     }
     yield from ask(client.broker(), "CreateTopics", CREATE_TOPICS_VERSION, body)
+
+
+def enable(client: LogClient, feature: str) -> Talk:
+    """Raise a feature to level 1 through any broker."""
+    update = {"feature": feature, "max_version_level": 1, "upgrade_type": 1}
+    body = {"timeout_ms": ASK_MS, "feature_updates": [update], "validate_only": False}
+    yield from ask(client.broker(), "UpdateFeatures", UPDATE_FEATURES, body)
 
 
 def topic_configs(seed: int, brokers: int, given: Mapping[str, str]) -> dict[str, str]:
@@ -213,6 +218,11 @@ def flush_configs(seed: int) -> dict[str, str]:
     some = draw_below(3, seed, "flush", "some")
     messages = {FLUSH_MESSAGES: "5"} if some else {}
     return messages if some == 1 else {**messages, FLUSH_MS: "200"}
+
+
+def commit_configs(seed: int) -> dict[str, str]:
+    """Return how the topics of a run commit: in a third of the runs by a majority of replicas."""
+    return dict(QUORUM_COMMIT) if draw_below(3, seed, "commit-mode") == 0 else {}
 
 
 def ask(

@@ -39,6 +39,7 @@ _SETTINGS: Final = (
     ("segment.bytes", ("1048576", "1073741824", "1048575")),
     ("leader.replication.throttled.replicas", ("*", "0:1,1:2", "all")),
     ("flush.messages", ("1", "5", "0")),
+    ("commit.mode", ("quorum", "isr", "majority", None)),
     ("no.such.setting", ("1",)),
 )
 _OF_BROKERS: Final = (
@@ -288,6 +289,7 @@ _BACK: Final = ((24, 2), (23, 2), (22, 2), (16, 2))
 
 def _features(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
     elr, metadata = "eligible.leader.replicas.version", "metadata.version"
+    commit = "commit.mode.version"
     updates = (
         [(elr, 1, 1)],
         [(elr, 1, 1)],
@@ -303,8 +305,10 @@ def _features(name: str, choose: Choose, client: ClientState, timeout_ms: int) -
         [(elr, 0, 2)],
         [(elr, 1, 1), (elr, 1, 1)],
         [(elr, 1, 1), ("no.such.feature", 1, 1)],
+        [(commit, 1, 1)],
+        [(commit, 0, 2)],
         *([(metadata, *back)] for back in _BACK),
-    )[choose(18, "updates")]
+    )[choose(20, "updates")]
     body = {
         "timeout_ms": timeout_ms,
         "feature_updates": [

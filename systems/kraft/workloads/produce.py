@@ -22,6 +22,7 @@ from kraftwreck.systems.kraft.workloads.log_client import (
     PREFIX,
     LogClient,
     ask,
+    commit_configs,
     find_leader,
     flush_configs,
     log_client,
@@ -71,9 +72,9 @@ class ProduceWorkload(KraftWorkload):
         return Planned("send", None, [["send", key, value + i * _VALUES] for i in range(number)])
 
     def client(self, setting: ClientSetting) -> KraftClient:
-        """Return the client of one thread; its topics are flushed as the seed says."""
+        """Return the client of one thread; its topics are flushed and commit as the seed says."""
         client = super().client(setting)
-        client.state.topic_configs = flush_configs(setting.seed)
+        client.state.topic_configs = flush_configs(setting.seed) | commit_configs(setting.seed)
         return RecordClient(self, client.state)
 
     def invoke(self, op: Op, client: ClientState) -> Invocation:

@@ -142,3 +142,28 @@ def test_c7_a_topic_that_begins_has_no_elr_to_clear(
     other = bytes(15) + b"\x77"
     cluster.write(records.topic("u", other), records.config("u", "min.insync.replicas", "2"))
     assert broken(make_run(None, cluster)) == set()
+
+
+@pytest.mark.parametrize(
+    ("mode", "least", "elr", "right"),
+    [
+        ("quorum", "1", [2, 3], True),
+        ("quorum", "1", [], False),
+        ("isr", "1", [], True),
+        ("quorum", "3", [], False),
+    ],
+)
+def test_c7_a_quorum_needs_a_majority_whatever_min_insync_replicas_says(
+    cluster: Any,
+    records: Any,
+    make_run: Callable[..., Any],
+    mode: str,
+    least: str,
+    elr: list[int],
+    right: bool,
+) -> None:
+    cluster.write(records.feature("eligible.leader.replicas.version", 1))
+    cluster.write(records.config("t", "min.insync.replicas", least), records.clear_elr("t"))
+    cluster.write(records.config("t", "commit.mode", mode))
+    cluster.write(records.change(isr=[1], eligible_leader_replicas=elr))
+    assert ("C7" in broken(make_run(None, cluster))) != right

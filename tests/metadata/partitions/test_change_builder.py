@@ -37,6 +37,7 @@ def change(
     elr: bool = False,
     level: int = 25,
     min_insync: int = 2,
+    quorum: bool = False,
     **wanted: Any,
 ) -> dict[str, Any] | None:
     """Return what the record says beyond its key; None for no record."""
@@ -46,6 +47,7 @@ def change(
         min_insync=min_insync,
         acceptable=lambda broker: broker in up,
         default_directory=lambda broker: UNASSIGNED,
+        quorum=quorum,
     )
     builder = PartitionChangeBuilder(TOPIC, 0, partition, rules)
     for name, value in wanted.items():
@@ -295,3 +297,27 @@ def test_a_replica_keeps_its_directory_and_a_new_one_gets_the_default() -> None:
     assert told is not None
     assert told["directories"] == [UNASSIGNED, mine, other, mine]
     assert short(change(partition, directories={2: mine})) == {"directories": [mine] * 3}
+
+
+@pytest.mark.parametrize(
+    ("quorum", "min_insync", "isr", "eligible"),
+    [
+        (False, 1, (1,), None),
+        (True, 1, (1,), [2, 3]),
+        (False, 3, (1, 2), [3]),
+        (True, 3, (1, 2), None),
+    ],
+)
+def test_a_quorum_needs_a_majority_whatever_min_insync_replicas_says(
+    quorum: bool, min_insync: int, isr: tuple[int, ...], eligible: list[int] | None
+) -> None:
+    told = change(elr=True, min_insync=min_insync, quorum=quorum, isr=isr)
+    assert told is not None
+    assert (told["isr"], told.get("eligible_leader_replicas")) == (list(isr), eligible)
+
+
+def test_new_replicas_of_a_reassignment_make_no_majority_larger() -> None:
+    more = replace(BASE, replicas=(1, 2, 3, 4, 5), adding=(4, 5), directories=(UNASSIGNED,) * 5)
+    told = change(more, elr=True, quorum=True, isr=(1, 2))
+    assert told is not None
+    assert told.get("eligible_leader_replicas") is None, "two of three are enough"

@@ -85,7 +85,9 @@ def test_options_that_make_no_sense_together_are_refused() -> None:
         SYSTEM.configured(("properties=p",))
     with pytest.raises(OptionError, match="for -w produce only"):
         KraftOptions.of(RunOptions(workload="metadata", system_options=("client=librdkafka",)))
-    for own in ("client=librdkafka", "unclean=yes", "min-insync=1"):
+    with pytest.raises(OptionError, match="works with --client own only"):
+        SYSTEM.configured(("client=librdkafka", "commit-mode=quorum"))
+    for own in ("client=librdkafka", "unclean=yes", "min-insync=1", "commit-mode=quorum"):
         with pytest.raises(OptionError, match="real hosts"):
             SIMULATOR.check(RunOptions(workload=PRODUCE, system_options=(own,)))
 
@@ -121,6 +123,7 @@ def test_a_run_says_which_properties_it_had(tmp_path: Path) -> None:
     assert {"lost-write", "duplicate"} <= told["risks"].keys()
     assert facts()["name"] == "own"
     assert facts("min-insync=1")["risks"] == {}
+    assert facts("commit-mode=quorum")["topics"]["commit.mode"] == "quorum"
 
 
 class Refusal:

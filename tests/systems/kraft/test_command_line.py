@@ -29,6 +29,7 @@ MISTAKES = [
     ),
     ("run -w produce --client kcat", "--client: 'kcat' is not one of 'own', 'librdkafka'"),
     ("run -w produce --min-insync 9", "--min-insync: '9' is not one of"),
+    ("run -w produce --commit-mode majority", "--commit-mode: 'majority' is not one of"),
     ("run -w produce --client librdkafka --properties no-such-file", "no-such-file"),
     ("sim --brokers ²", "give 0 to"),
     (f"sim --brokers {'9' * 5000}", "give 0 to"),

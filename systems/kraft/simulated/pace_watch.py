@@ -1,0 +1,84 @@
+"""Watches leaders of topics with ``commit.mode=quorum``: no slow follower delays a record (L13).
+
+The leader proposes to remove a member of the ISR that lacks a record which a majority has, within
+:data:`LATE_US` and the time of a step. The rule judges what the leader knows of its followers.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftwreck.checkers.kraft.limits import STEPS_US
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.replication.headers import PartitionKey
+from kraftwreck.nodes.replication.partition import Partition
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.record_logs import name_of
+from kraftwreck.systems.kraft.simulated.record_watch import least_in_sync
+
+LATE_US: Final = 50_000
+
+
+class PaceWatch:
+    """Judges the leaders of ``world``.
+
+    By host and partition it has the members that are behind: since when, and the end that a
+    majority had then.
+    """
+
+    def __init__(self, world: World, failures: Failures) -> None:
+        self._world = world
+        self._failures = failures
+        self._behind: dict[tuple[int, PartitionKey], dict[int, tuple[int, int]]] = {}
+        world.on_emit.append(self._on_emit)
+        world.on_trace.append(self._on_trace)
+
+    def _on_trace(self, host: Host, event: TraceEvent) -> None:
+        if event.kind == "start":
+            for place in [place for place in self._behind if place[0] == host.id]:
+                del self._behind[place]
+
+    def _on_emit(self, host: Host) -> None:
+        node = host.node
+        if not isinstance(node, Node) or node.broker is None or node.broker.data is None:
+            return
+        for partition in node.broker.data.core.partitions.values():
+            if partition.settings.quorum:
+                self._judge(host, partition)
+
+    def _judge(self, host: Host, partition: Partition) -> None:
+        place, in_sync, now = (host.id, partition.key), partition.in_sync, self._world.now
+        reached = _majority_end(partition)
+        if reached is None:
+            self._behind.pop(place, None)
+            return
+        behind = self._behind.setdefault(place, {})
+        for broker, remote in in_sync.remotes.items():
+            since, target = behind.get(broker, (now, remote.end))
+            if broker not in in_sync.isr or remote.end >= reached:
+                behind.pop(broker, None)
+            elif remote.end >= target:
+                behind[broker] = now, reached
+            elif host.waited(since, now, STEPS_US) > LATE_US:
+                self._failures.add(
+                    "L13",
+                    now,
+                    f"{host.name} keeps {broker} in the ISR of {name_of(partition.key)}, which ends"
+                    f" at {remote.end} for {(now - since) / 1_000_000:.3f} s after a majority"
+                    f" reached {target}",
+                )
+
+
+def _majority_end(partition: Partition) -> int | None:
+    """Return the end that a majority has as far as the leader knows; None if no member can be
+    behind, or a change of the ISR is under way."""
+    in_sync, wanted = partition.in_sync, least_in_sync(partition) - 1
+    if partition.log is None or not partition.leading or in_sync.pending is not None:
+        return None
+    members = [in_sync.remotes[each].end for each in in_sync.isr if each in in_sync.remotes]
+    if not 0 < wanted <= len(members):
+        return None
+    return min(partition.vouched, sorted(members, reverse=True)[wanted - 1])
