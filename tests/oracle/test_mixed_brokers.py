@@ -12,7 +12,7 @@ import pytest
 from kraftwreck.oracle.broker import Broker, KafkaBroker, OurBroker
 from kraftwreck.oracle.controller import HOST
 from kraftwreck.oracle.ports import free_ports
-from kraftwreck.oracle.quorum import CLUSTER_ID, KAFKA, Quorum, wait_until
+from kraftwreck.oracle.quorum import CLUSTER_ID, KAFKA, OURS, Quorum, wait_until
 from kraftwreck.systems.kraft.client import KafkaClient
 
 pytestmark = pytest.mark.oracle
@@ -132,3 +132,48 @@ def test_each_kind_leads_and_follows_and_nothing_is_lost(brokers: list[Broker]) 
         )
 
     wait_until("all replicas have the same bytes", are_equal, PATIENCE_S)
+
+
+QUORUM_TOPIC = {
+    "name": "by-quorum",
+    "num_partitions": 1,
+    "replication_factor": 1,
+    "configs": [{"name": "commit.mode", "value": "quorum"}],
+}
+INVALID_CONFIG, INVALID_UPDATE_VERSION = 40, 95
+
+
+def create_by_quorum(broker: Broker) -> tuple[int, str]:
+    made = ask(broker, "CreateTopics", 7, {"topics": [QUORUM_TOPIC], "timeout_ms": 9000})
+    [topic] = made["topics"]
+    return topic["error_code"], topic["error_message"]
+
+
+def permit_quorum(broker: Broker) -> tuple[int, str]:
+    update = {"feature": "commit.mode.version", "max_version_level": 1, "upgrade_type": 1}
+    body = {"timeout_ms": 9000, "feature_updates": [update], "validate_only": False}
+    answer = ask(broker, "UpdateFeatures", 1, body)
+    return answer["error_code"], answer["error_message"]
+
+
+@pytest.mark.parametrize("kind", [KAFKA, OURS])
+def test_a_cluster_with_nodes_of_apache_kafka_refuses_quorum_commit(
+    make_quorum: Callable[..., Quorum], tmp_path: Path, kind: str
+) -> None:
+    """Our broker under controllers of Apache Kafka, and one of Apache Kafka under ours."""
+    quorum = make_quorum(kind, properties=SESSION, format_options=OPTIONS if kind == KAFKA else ())
+    build = OurBroker if kind == KAFKA else KafkaBroker
+    broker = build(tmp_path / "b", 100, free_ports(1)[0], CLUSTER_ID, quorum.ports, SESSION)
+    try:
+        quorum.start()
+        broker.format()
+        broker.start()
+        wait_until("it is unfenced", lambda: broker.knows() == {100}, PATIENCE_S)
+        code, message = permit_quorum(broker)
+        assert code == INVALID_UPDATE_VERSION, message
+        code, message = create_by_quorum(broker)
+        assert code == INVALID_CONFIG
+        assert "commit.mode" in message
+    finally:
+        broker.kill()
+        quorum.close()
