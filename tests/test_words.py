@@ -38,6 +38,7 @@ IN_TESTS = re.compile(
 name of the default system is no finding there."""
 
 OF_A_SYSTEM: dict[str, str] = {
+    "bench/acknowledgements.py": "measures brokers of nodes/",
     "bench/suites/": "measures brokers of nodes/",
     "tests/admin/": "tests of nodes/",
     "tests/broker/": "tests of nodes/",
