@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -95,3 +98,24 @@ def test_the_dump_tool_reads_what_brokers_wrote(brokers: Any, tool: Tool) -> Non
         said = tool(f"{TOOLS}.DumpLogSegments", "--deep-iteration", "--files", files)
         assert "isvalid: false" not in said.stdout
         assert "lastOffset: " in said.stdout
+
+
+def test_a_topic_that_commits_by_a_majority_serves_kafkas_clients(brokers: Any, tool: Tool) -> None:
+    """Kafka's TopicCommand refuses configs that it does not know, so ours creates the topic."""
+    at = servers(brokers)
+    tool(f"{TOOLS}.FeatureCommand", *at, "upgrade", "--feature", "commit.mode.version=1")
+    said = tool(f"{TOOLS}.FeatureCommand", *at, "describe").stdout
+    assert re.search(r"commit\.mode\.version\b.*FinalizedVersionLevel: 1\b", said)
+    size = ("--partitions", "1", "--replicas", "3", "--config", "commit.mode=quorum")
+    admin = (sys.executable, "-m", "kraftwreck.nodes.admin", "create-topic", "quorum")
+    subprocess.run([*admin, *at, *size], check=True, capture_output=True)
+    brokers.leading("quorum")
+    produced = tool(
+        f"{TOOLS}.VerifiableProducer",
+        *at,
+        *("--topic", "quorum", "--max-messages", str(COUNT), "--acks", "-1"),
+    )
+    assert produced.stdout.count("producer_send_success") == COUNT
+    entity = ("--entity-type", "topics", "--entity-name", "quorum")
+    said = tool("kafka.admin.ConfigCommand", *at, "--describe", *entity).stdout
+    assert "commit.mode=quorum" in said
