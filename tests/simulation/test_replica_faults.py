@@ -26,20 +26,39 @@ def test_a_blind_broker_is_cut_off_from_all_controllers_and_from_no_broker() -> 
         assert fault.targets[1::2] == CONTROLLERS
 
 
+def bounces_of(faults: list[Fault]) -> list[list[Fault]]:
+    """Return the faults of each bounce, empty if the schedule is not made of bounces."""
+    starts = [place for place, fault in enumerate(faults) if fault.shape == "links"]
+    if not starts or starts[0]:
+        return []
+    parts = [faults[a:b] for a, b in zip(starts, [*starts[1:], len(faults)], strict=True)]
+    known = (["links", "link", "one"], ["links", "link", "one", "one"])
+    return parts if all([fault.shape for fault in part] in known for part in parts) else []
+
+
 def test_a_bounce_begins_and_ends_while_the_third_broker_is_blind() -> None:
-    bounces = [
+    bounces = [bounce for seed in range(40) for bounce in bounces_of(plan(seed))]
+    assert {len(bounce) for bounce in bounces} == {3, 4}
+    for cut, link, *blows in bounces:
+        assert (cut.shape, link.shape) == ("links", "link")
+        assert {cut.targets[0], *link.targets} == set(BROKERS)
+        assert [blow.targets for blow in blows] == [(end,) for end in link.targets[: len(blows)]]
+        assert cut.at < link.at < blows[0].at < link.at + link.duration
+        assert blows[-1].at + blows[-1].duration < cut.at + cut.duration
+        if len(blows) == 2:
+            assert blows[0].at + blows[0].duration < blows[1].at
+
+
+def test_in_some_runs_all_links_between_brokers_are_slow_at_once() -> None:
+    links = {("b1", "b2"), ("b1", "b3"), ("b2", "b3")}
+    slow = [
         faults
-        for faults in map(plan, range(30))
-        if [fault.shape for fault in faults] == ["links", "link", "one"] * len(blind(faults))
+        for faults in map(plan, range(40))
+        if {fault.targets for fault in faults if fault.at == 1_000_000_000} == links
     ]
-    assert bounces
-    for faults in bounces:
-        for cut, link, blow in zip(faults[::3], faults[1::3], faults[2::3], strict=True):
-            assert (cut.shape, link.shape) == ("links", "link")
-            assert {cut.targets[0], *link.targets} == set(BROKERS)
-            assert blow.targets == link.targets[:1]
-            assert cut.at < link.at < blow.at < link.at + link.duration
-            assert blow.at + blow.duration < cut.at + cut.duration
+    assert slow
+    for faults in slow:
+        assert any(fault.kind != "network" for fault in faults)
 
 
 def test_without_partitions_no_broker_is_blind() -> None:

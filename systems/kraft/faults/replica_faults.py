@@ -3,8 +3,11 @@
 Some links between brokers are slow or cut, so that replicas lag behind and leave their ISRs. In
 some runs brokers are cut off from all controllers, and not from each other: they lead and follow
 as old metadata says. Meanwhile leaders are killed, stopped or cut off, at any time or when a
-broker begins to lead, has changed an ISR, or cuts its log. Other runs are made of bounces: a leader
-falls and leads again, and a replica learns of neither.
+broker begins to lead, has changed an ISR, or cuts its log.
+
+Other runs are made of bounces: a leader falls and leads again, and a replica learns of neither. In
+others all links between brokers are slow, so that a new leader commits late: until its followers
+have fetched, it does not know how far its predecessor had committed.
 """
 
 from __future__ import annotations
@@ -43,10 +46,12 @@ def plan(
         return []
     key = (seed, "replicas")
     few = [_pick(blows, (*key, "kind", place)) for place in range(2)]
-    mode = draw_below(3, *key, "mode") if "partition" in kinds else 0
+    mode = draw_below(4, *key, "mode") if "partition" in kinds else 0
     if mode == 2 and len(brokers) > 2:
         return _bounces(blows, seed, duration_s, brokers, controllers)
-    faults = [*_lags(kinds, seed, duration_s, brokers), *_blows(few, seed, duration_s, brokers)]
+    slow = mode == 3 and "network" in kinds
+    lags = _slowness(seed, duration_s, brokers) if slow else _lags(kinds, seed, duration_s, brokers)
+    faults = [*lags, *_blows(few, seed, duration_s, brokers)]
     if mode == 1:
         faults += _blindness(seed, duration_s, brokers, controllers)
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))
@@ -81,6 +86,29 @@ def _lags(
     return faults
 
 
+def _slowness(seed: int, duration_s: float, brokers: Sequence[str]) -> list[Fault]:
+    """Return faults that make each link between two brokers slow, together, in rounds."""
+    faults: list[Fault] = []
+    at_s = 1.0
+    while at_s < duration_s * 0.8:
+        mine = (seed, "replicas", "slow", round(at_s * 1000))
+        length_s = _pick((4.0, 8.0, 12.0), (*mine, "length"))
+        faults += [
+            Fault(
+                at=round(at_s * SECOND),
+                kind="network",
+                shape="slow",
+                duration=round(length_s * SECOND),
+                draw=draw(*mine, first, second),
+                targets=(first, second),
+            )
+            for place, first in enumerate(brokers)
+            for second in brokers[place + 1 :]
+        ]
+        at_s += length_s + 0.5 + 2.0 * draw_unit(*mine, "gap")
+    return faults
+
+
 def _blindness(
     seed: int, duration_s: float, brokers: Sequence[str], controllers: Sequence[str]
 ) -> list[Fault]:
@@ -107,12 +135,15 @@ def _bounces(
 
     One broker is blind from before until after. Its session ends, so it leads nothing. Then the
     link between two others is cut, so that one of them lacks records, and the other one falls. It
-    leads again where it is the preferred replica.
+    leads again where it is the preferred replica, or because its successor falls in half of the
+    bounces, once it is in the ISR again.
     """
     faults: list[Fault] = []
     at_s = 2.0
+    number = 0
     while at_s < duration_s * 0.7:
-        mine = (seed, "replicas", "bounce", len(faults))
+        mine = (seed, "replicas", "bounce", number)
+        number += 1
         first = draw_below(len(brokers), *mine, "first")
         turn = (1, 2) if draw_below(2, *mine, "turn") else (2, 1)
         blind, falls, lacks = (brokers[(first + step) % len(brokers)] for step in (0, *turn))
@@ -120,7 +151,12 @@ def _bounces(
         cut_ms = _pick((200, 500, 900), (*mine, "cut"))
         blow_s = cut_s + cut_ms / 1000 - 0.1
         blow_ms = _pick((50, 300, 1_000, 2_500), (*mine, "blow"))
-        blind_ms = round((blow_s - at_s) * 1000) + blow_ms + _pick((1_000, 2_500, 4_000), mine)
+        blows = [(falls, blow_s, blow_ms)]
+        if draw_below(2, *mine, "again"):
+            return_s = blow_s + blow_ms / 1000 + _pick((1.5, 2.5, 4.0), (*mine, "return"))
+            blows.append((lacks, return_s, _pick((1_000, 2_500), (*mine, "second"))))
+        _, last_s, last_ms = blows[-1]
+        blind_ms = round((last_s - at_s) * 1000) + last_ms + _pick((1_000, 2_500, 4_000), mine)
         faults += [
             _blind(blind, controllers, at_s, blind_ms, draw(*mine, "blind")),
             Fault(
@@ -131,14 +167,17 @@ def _bounces(
                 draw=draw(*mine, "link"),
                 targets=(falls, lacks),
             ),
+        ]
+        faults += [
             Fault(
-                at=round(blow_s * SECOND),
-                kind=_pick(kinds, (*mine, "kind")),
+                at=round(when_s * SECOND),
+                kind=_pick(kinds, (*mine, "kind", place)),
                 shape="one",
-                duration=blow_ms * MILLISECOND,
-                draw=draw(*mine, "draw"),
-                targets=(falls,),
-            ),
+                duration=duration_ms * MILLISECOND,
+                draw=draw(*mine, "draw", place),
+                targets=(broker,),
+            )
+            for place, (broker, when_s, duration_ms) in enumerate(blows)
         ]
         at_s += blind_ms / 1000 + 1.0 + 2.0 * draw_unit(*mine, "gap")
     return faults
