@@ -22,7 +22,8 @@ class NodeConfig(QuorumConfig):
     the broker's listener for clients. ``broker_incarnation`` (16 bytes) identifies its process.
     ``previous_broker_epoch`` is that of the process before, -1 if it did not stop cleanly.
     With ``data_plane`` a broker has replicas of its partitions. ``replica_lag_time_max_ms`` is how
-    long one may lag before it leaves the ISR. With ``auto_create_topics`` a broker has
+    long one may lag before it leaves the ISR, ``retention_check_interval_ms`` the time between two
+    looks for records that are too old or too many. With ``auto_create_topics`` a broker has
     topics created that clients ask for.
     """
 
@@ -47,4 +48,5 @@ class NodeConfig(QuorumConfig):
     rack: str | None = None
     data_plane: bool = False
     replica_lag_time_max_ms: int = 30_000
+    retention_check_interval_ms: int = 300_000
     auto_create_topics: bool = False

@@ -48,7 +48,8 @@ class DataPlane:
     def __init__(self, config: NodeConfig, now: int) -> None:
         seed = draw(config.seed, "data", config.node_id, config.broker_incarnation)
         lag_us = config.replica_lag_time_max_ms * MILLISECOND
-        self.core = Replicas(config.node_id, seed, now, lag_us)
+        retention_us = config.retention_check_interval_ms * MILLISECOND
+        self.core = Replicas(config.node_id, seed, now, lag_us, retention_us)
         self._changes = ImageChanges(config.node_id, config.min_insync_replicas)
         self._proposals = IsrProposals(config.node_id, config.request_timeout_ms * MILLISECOND)
         self._endpoints: dict[int, Endpoint] = {}

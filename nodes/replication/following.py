@@ -108,6 +108,9 @@ class Following:
         for batch in part.batches:
             if batch.next_offset <= log.end:
                 continue
+            if batch.base_offset < log.end == log.start:
+                # The leader's log start, at which this empty log begins, is inside of the batch.
+                self._start_at(log, batch.base_offset)
             wrong_epoch = not log.epochs.latest <= batch.leader_epoch <= self.epoch
             if batch.base_offset != log.end or wrong_epoch:
                 detail = {"base": batch.base_offset, "epoch": batch.leader_epoch, "end": log.end}

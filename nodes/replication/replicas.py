@@ -63,7 +63,14 @@ class Replicas:
     returns the effects for the shell, in their order.
     """
 
-    def __init__(self, node_id: int, seed: int, now: int, lag_us: int = LAG_US) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        seed: int,
+        now: int,
+        lag_us: int = LAG_US,
+        retention_us: int = RETENTION_US,
+    ) -> None:
         self.partitions: dict[PartitionKey, Partition] = {}
         self._with = Surroundings(node_id, lag_us, now)
         self._fetchers = Fetchers(self._with)
@@ -75,7 +82,8 @@ class Replicas:
         self._propose_at = now
         self._shrink_at = now + lag_us // 2
         self._checkpoint_at = now + CHECKPOINT_US
-        self._retain_at = now + RETENTION_US
+        self._retention_us = retention_us
+        self._retain_at = now + retention_us
 
     @property
     def deadline(self) -> int:
@@ -290,6 +298,6 @@ class Replicas:
             self._checkpoint_at = now + CHECKPOINT_US
             self._with.effects.append(self.watermarks())
         if now >= self._retain_at:
-            self._retain_at = now + RETENTION_US
+            self._retain_at = now + self._retention_us
             for partition in self.partitions.values():
                 partition.retain(wall_ms)

@@ -25,6 +25,8 @@ Properties, with their defaults:
 * ``broker.session.timeout.ms``, ``broker.heartbeat.interval.ms``: 9000 and 2000
 * ``initial.broker.registration.timeout.ms``: when a starting broker gives up, 60000
 * ``replica.lag.time.max.ms``: how long a replica may lag before it leaves the ISR, 30000
+* ``log.retention.check.interval.ms``: time between two checks of retention of user partitions,
+  300000
 * ``log.segment.bytes``, ``log.roll.ms``, ``log.index.interval.bytes``: when a segment of a user
   partition ends, and how dense its indexes are: 1 GiB, 7 d and 4096
 * ``auto.create.topics.enable``: topics come into being as clients ask for them, false
@@ -96,6 +98,7 @@ _NUMBERS: Final[Mapping[str, tuple[str, int]]] = {
     "default.replication.factor": ("default_replication", 1),
     "min.insync.replicas": ("min_insync_replicas", 1),
     "replica.lag.time.max.ms": ("replica_lag_time_max_ms", 1),
+    "log.retention.check.interval.ms": ("retention_check_interval_ms", 1),
     "kraftwreck.seed": ("seed", 0),
     "kraftwreck.clean.interval.ms": ("clean_interval_ms", 1),
     "kraftwreck.snapshot.piece.records": ("snapshot_piece_records", 1),

@@ -313,6 +313,26 @@ def test_a_follower_out_of_range_asks_for_offsets() -> None:
     assert only(effects, out.FetchFrom).parts[0].offset == 40
 
 
+def test_a_follower_follows_a_log_that_begins_inside_of_a_batch() -> None:
+    """DeleteRecords may raise the log start to any offset, where a new follower begins."""
+    broker = Broker(leader=2)
+    fetch = only(broker.opened, out.FetchFrom)
+    refused = come.FetchedPart(KEY, errors.OFFSET_OUT_OF_RANGE, -1, -1)
+    asked = only(broker.step(come.FetchAnswered(fetch.correlation, (refused,))), out.AskOffsets)
+    answer = come.OffsetsAnswered(asked.correlation, ((KEY, errors.NONE, 41, 44),))
+    again = only(broker.step(answer), out.FetchFrom)
+    batches = batch(1, count=3).placed(40, 3), batch(2).placed(43, 3)
+    part = come.FetchedPart(KEY, errors.NONE, 44, 41, batches)
+    effects = broker.step(come.FetchAnswered(again.correlation, (part,)))
+    assert [each for each in effects if isinstance(each, out.StartAt)] == [out.StartAt(KEY, 40)]
+    appended = [each.batch.base_offset for each in effects if isinstance(each, out.Append)]
+    assert appended == [40, 43]
+    assert only(effects, out.DeleteUpTo).start_offset == 41
+    log = broker.core.partitions[KEY].log
+    assert log is not None and (log.start, log.end, log.epochs.entries) == (41, 44, [(3, 41)])
+    assert broker.core.partitions[KEY].hw == 44
+
+
 def test_a_follower_ignores_answers_of_an_older_epoch() -> None:
     broker = Broker(leader=2)
     fetch = only(broker.opened, out.FetchFrom)

@@ -40,6 +40,7 @@ from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
 from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
 from kraftwreck.systems.kraft.simulated.record_answers import RecordAnswers
+from kraftwreck.systems.kraft.simulated.record_lookups import RecordLookups
 from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch
 from kraftwreck.systems.kraft.simulated.replica_watch import ReplicaWatch
 from kraftwreck.systems.kraft.simulated.request_watch import RequestWatch
@@ -80,6 +81,7 @@ class Invariants:
         self.partitions: PartitionService | None = None
         if self.records.watches:
             RecordAnswers(world, self.failures, self.records)
+            RecordLookups(world, self.failures, self.records)
             ReplicaWatch(world, self.failures, self.records)
             PaceWatch(world, self.failures)
             self.partitions = PartitionService(world, self.failures, self.records.logs)

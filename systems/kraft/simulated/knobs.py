@@ -149,6 +149,8 @@ def draw_knobs(
         session, heartbeat = pick([(1000, 200), (1000, 300), (3000, 700)], seed, "record-session")
         node |= {"session_timeout_ms": session, "heartbeat_interval_ms": heartbeat}
         node["replica_lag_time_max_ms"] = pick([1_000, 1_000, 2_000, 4_000], seed, "replica-lag")
+        checks = pick([300_000, 500, 1_000, 3_000], seed, "retention-check")
+        node["retention_check_interval_ms"] = checks
     return Knobs(
         **{name: getattr(world, name) for name in _OF_THE_WORLD},
         wire=draw_below(6, seed, "knob", "wire") == 0,

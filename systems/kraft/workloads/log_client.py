@@ -23,10 +23,13 @@ PARTITIONS: Final = 3
 """Partitions of each topic."""
 REPLICAS: Final = 3
 PREFIX: Final = "records-"
+TRIMMED: Final = "trimmed-"
+"""Topics of negative keys, whose records are deleted: no history names them."""
 METADATA: Final = 12
 INIT_PRODUCER_ID: Final = 4
 FLUSH_MESSAGES: Final = "flush.messages"
 FLUSH_MS: Final = "flush.ms"
+RETENTION_MS: Final = "retention.ms"
 QUORUM_COMMIT: Final = {COMMIT_MODE: QUORUM}
 ASK_MS: Final = 1_000
 BACKOFF_MS: Final = 100
@@ -53,12 +56,21 @@ class Position:
 
 
 @dataclass(slots=True)
+class Session:
+    """A fetch session (KIP-227): its id, its next epoch, and the partitions that it has."""
+
+    session_id: int
+    epoch: int
+    parts: dict[int, dict[str, Any]]
+
+
+@dataclass(slots=True)
 class LogClient:
     """The memory of one client between operations.
 
     ``producer`` is its (id, epoch), None before it has one. ``sequences`` has the next sequence
     number of each key, ``assigned`` the keys that it polls, ``ended`` the leader epoch in which it
-    learned the end of each key.
+    learned the end of each key, ``sessions`` its fetch session at each broker.
     """
 
     state: ClientState
@@ -68,6 +80,7 @@ class LogClient:
     assigned: list[int] = field(default_factory=list)
     positions: dict[int, Position] = field(default_factory=dict)
     ended: dict[int, int] = field(default_factory=dict)
+    sessions: dict[str, Session] = field(default_factory=dict)
 
     def draw(self, bound: int, purpose: str) -> int:
         """Return a number below ``bound``, another one at each call."""
@@ -110,11 +123,14 @@ def log_client(state: ClientState) -> LogClient:
 
 def place_of(key: int) -> tuple[str, int]:
     """Return topic and partition of ``key``."""
-    return f"{PREFIX}{key // PARTITIONS}", key % PARTITIONS
+    prefix, number = (PREFIX, key) if key >= 0 else (TRIMMED, -1 - key)
+    return f"{prefix}{number // PARTITIONS}", number % PARTITIONS
 
 
 def key_of(topic: str, partition: int) -> int:
     """Return the key of a partition."""
+    if topic.startswith(TRIMMED):
+        return -1 - (int(topic.removeprefix(TRIMMED)) * PARTITIONS + partition)
     return int(topic.removeprefix(PREFIX)) * PARTITIONS + partition
 
 
@@ -177,14 +193,16 @@ def create(client: LogClient, topics: list[str]) -> Talk:
     chosen = topic_configs(state.seed, len(state.gateways), state.topic_configs)
     if QUORUM_COMMIT.items() <= chosen.items():
         yield from enable(client, COMMIT_MODE_VERSION)
-    configs = [{"name": name, "value": value} for name, value in chosen.items()]
     body = {
         "topics": [
             {
                 "name": name,
                 "num_partitions": PARTITIONS,
                 "replication_factor": min(REPLICAS, len(client.state.gateways)),
-                "configs": configs,
+                "configs": [
+                    {"name": config, "value": value}
+                    for config, value in {**chosen, **_retention(state.seed, name)}.items()
+                ],
             }
             for name in topics
         ],
@@ -205,6 +223,16 @@ def topic_configs(seed: int, brokers: int, given: Mapping[str, str]) -> dict[str
     replicas, in one of four runs 1, unless it is ``given``."""
     least = 1 if brokers < REPLICAS or draw_below(4, seed, "min-insync") == 0 else 2
     return {MIN_INSYNC: str(least), **given}
+
+
+def _retention(seed: int, topic: str) -> dict[str, str]:
+    """Return what limits a topic: nothing, however old its timestamps are, or the size and age of
+    records that may be deleted."""
+    forever = {RETENTION_MS: "-1"}
+    if not topic.startswith(TRIMMED):
+        return forever
+    drawn = draw_below(3, seed, "retention")
+    return ({"retention.bytes": "600", **forever}, {RETENTION_MS: "1000"}, forever)[drawn]
 
 
 def flush_configs(seed: int) -> dict[str, str]:

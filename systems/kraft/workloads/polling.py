@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterable
 from typing import Any, Final
 
 from kraftwreck.harness.client import Answer, Call, Pause
+from kraftwreck.nodes.draw import draw_below
 from kraftwreck.nodes.log.batch import BatchError
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.systems.kraft.workloads.controller import error_name
@@ -14,6 +15,7 @@ from kraftwreck.systems.kraft.workloads.log_client import (
     BACKOFF_MS,
     LogClient,
     Position,
+    Session,
     ask,
     find_leader,
     key_of,
@@ -115,14 +117,30 @@ def offset_at(
     return None
 
 
+def uses_sessions(seed: int, thread: int) -> bool:
+    """Whether the consumer of ``thread`` has fetch sessions: half of them do."""
+    return draw_below(2, seed, "sessions", thread) == 0
+
+
 def _fetch(
     client: LogClient, node: str, keys: list[int], most_bytes: int, found: Polled
 ) -> Generator[Call | Pause, Answer, str]:
-    answer = yield from ask(node, "Fetch", FETCH, _body(client, keys, most_bytes), WAIT_MS + ASK_MS)
+    state = client.state
+    session = client.sessions.pop(node, None)
+    if session is None and uses_sessions(state.seed, state.thread):
+        session = Session(0, 0, {})
+    body = _body(client, keys, most_bytes, session)
+    answer = yield from ask(node, "Fetch", FETCH, body, WAIT_MS + ASK_MS)
     if answer.status != "ok":
         for key in keys:
             client.forget(key)
         return f"{answer.status}: {answer.error}"
+    if answer.response["error_code"] != errors.NONE:
+        return error_name(answer.response["error_code"])
+    if session is not None and answer.response["session_id"]:
+        session.session_id = answer.response["session_id"]
+        session.epoch += 1
+        client.sessions[node] = session
     error = ""
     for topic in answer.response["responses"]:
         for part in topic["partitions"]:
@@ -131,32 +149,47 @@ def _fetch(
     return error
 
 
-def _body(client: LogClient, keys: list[int], most_bytes: int) -> dict[str, Any]:
+def _body(
+    client: LogClient, keys: list[int], most_bytes: int, session: Session | None
+) -> dict[str, Any]:
+    """Return a request for ``keys``, in a session without those that it has, as they are."""
+    wanted = {key: _part(client, key, most_bytes) for key in keys}
+    named, forgotten = wanted, list[int]()
+    if session is not None:
+        named = {key: part for key, part in wanted.items() if session.parts.get(key) != part}
+        forgotten = [key for key in session.parts if key not in wanted]
+        session.parts = wanted
     topics: dict[str, list[dict[str, Any]]] = {}
-    for key in keys:
-        topic, partition = place_of(key)
-        position, leader = client.positions[key], client.leaders[key]
-        topics.setdefault(topic, []).append(
-            {
-                "partition": partition,
-                "current_leader_epoch": leader.epoch,
-                "fetch_offset": position.offset,
-                "last_fetched_epoch": position.epoch,
-                "log_start_offset": -1,
-                "partition_max_bytes": most_bytes,
-            }
-        )
+    for key, part in named.items():
+        topics.setdefault(place_of(key)[0], []).append(part)
+    left: dict[str, list[int]] = {}
+    for topic, partition in map(place_of, forgotten):
+        left.setdefault(topic, []).append(partition)
     return {
         "replica_id": -1,
         "max_wait_ms": WAIT_MS,
         "min_bytes": 1,
         "max_bytes": most_bytes * len(keys),
         "isolation_level": 0,
-        "session_id": 0,
-        "session_epoch": -1,
+        "session_id": 0 if session is None else session.session_id,
+        "session_epoch": -1 if session is None else session.epoch,
         "topics": [{"topic": topic, "partitions": parts} for topic, parts in topics.items()],
-        "forgotten_topics_data": [],
+        "forgotten_topics_data": [
+            {"topic": topic, "partitions": numbers} for topic, numbers in left.items()
+        ],
         "rack_id": "",
+    }
+
+
+def _part(client: LogClient, key: int, most_bytes: int) -> dict[str, Any]:
+    position, leader = client.positions[key], client.leaders[key]
+    return {
+        "partition": place_of(key)[1],
+        "current_leader_epoch": leader.epoch,
+        "fetch_offset": position.offset,
+        "last_fetched_epoch": position.epoch,
+        "log_start_offset": -1,
+        "partition_max_bytes": most_bytes,
     }
 
 

@@ -17,6 +17,7 @@ from kraftwreck.harness.workload import ClientSetting
 from kraftwreck.histories.operation import Op
 from kraftwreck.nodes.draw import draw_below
 from kraftwreck.systems.kraft.requests import ClientState, KraftClient, KraftWorkload
+from kraftwreck.systems.kraft.workloads.beside import look_beside
 from kraftwreck.systems.kraft.workloads.log_client import (
     METADATA,
     PREFIX,
@@ -151,6 +152,7 @@ def _assign(op: Op, client: LogClient) -> Invocation:
 
 
 def _poll(client: LogClient) -> Invocation:
+    yield from look_beside(client)
     small = client.draw(2, "poll-bytes")
     if client.assigned and client.draw(4, "ask-end") == 0:
         yield from _ask_end(client, client.assigned[client.draw(len(client.assigned), "ask-which")])
@@ -188,7 +190,8 @@ def _read_all(client: LogClient) -> Invocation:
     body = answer.response
     body["topics"] = [topic for topic in body["topics"] if topic["name"].startswith(PREFIX)]
     note_leaders(client, body)
-    found, error = yield from read_all(client, sorted(client.leaders))
+    keys = sorted(key for key in client.leaders if key >= 0)
+    found, error = yield from read_all(client, keys)
     if error:
         return Completion("fail", error=error)
     return Completion("ok", _polled(found))

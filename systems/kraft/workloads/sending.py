@@ -121,7 +121,7 @@ def _deliver(client: LogClient, key: int, batch: bytes, *, idempotent: bool) -> 
         if leader is None:
             continue
         node = leader.node
-        answer = yield _produce(str(node), key, batch)
+        answer = yield produce_call(str(node), key, batch)
         if answer.status == "refused":
             client.forget(key)
             continue
@@ -146,11 +146,12 @@ def _deliver(client: LogClient, key: int, batch: bytes, *, idempotent: bool) -> 
     return Sent(None, error, opened, node)
 
 
-def _produce(node: str, key: int, batch: bytes) -> Call:
+def produce_call(node: str, key: int, batch: bytes, acks: int = -1) -> Call:
+    """Return a Produce of one batch."""
     topic, partition = place_of(key)
     body = {
         "transactional_id": None,
-        "acks": -1,
+        "acks": acks,
         "timeout_ms": TIMEOUT_MS,
         "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": batch}]}],
     }

@@ -14,10 +14,13 @@ from kraftwreck.systems.kraft.requests import ClientState
 from kraftwreck.systems.kraft.workloads.log_client import (
     Leader,
     LogClient,
+    Position,
     find_leader,
+    key_of,
     note_leaders,
+    place_of,
 )
-from kraftwreck.systems.kraft.workloads.polling import MOST_WAITS, read_all
+from kraftwreck.systems.kraft.workloads.polling import MOST_WAITS, poll, read_all, uses_sessions
 
 
 @pytest.fixture
@@ -68,4 +71,56 @@ def answer(asked: Call, end: int) -> dict[str, Any]:
     offset = wanted["fetch_offset"]
     part["records"] = encode_batch(offset, 0, 0, [(None, b"7")], False) if offset < end else b""
     part["diverging_epoch"] = {"epoch": -1, "end_offset": -1}
-    return {"responses": [{"topic": "records-0", "partitions": [part]}]}
+    responses = [{"topic": "records-0", "partitions": [part]}]
+    return {"error_code": errors.NONE, "session_id": 0, "responses": responses}
+
+
+def test_keys_of_deleted_records_are_negative_and_have_topics_of_their_own() -> None:
+    for key in range(-7, 7):
+        topic, partition = place_of(key)
+        assert key_of(topic, partition) == key
+        assert topic.startswith("records-") == (key >= 0)
+
+
+def test_a_fetch_session_names_only_what_has_changed(client: LogClient) -> None:
+    client.state.thread = next(each for each in range(9) if uses_sessions(7, each))
+    client.leaders = {key: Leader("b2", 0) for key in (0, 1)}
+    client.positions = {key: Position(0) for key in (0, 1)}
+    client.assigned = [0, 1]
+    first = fetch(client, {0: 3})
+    assert (first["session_id"], first["session_epoch"], named(first)) == (0, 0, [0, 1])
+    second = fetch(client, {})
+    assert (second["session_id"], second["session_epoch"], named(second)) == (9, 1, [0])
+    client.assigned = [1]
+    third = fetch(client, {})
+    assert (third["session_epoch"], named(third)) == (2, [])
+    assert third["forgotten_topics_data"] == [{"topic": "records-0", "partitions": [0]}]
+
+
+def fetch(client: LogClient, records: dict[int, int]) -> dict[str, Any]:
+    """Poll once; the answer of session 9 has so many records of each partition."""
+    polling = poll(client, 1 << 20)
+    asked = next(polling)
+    assert isinstance(asked, Call)
+    parts = [
+        {
+            "partition_index": number,
+            "error_code": errors.NONE,
+            "diverging_epoch": {"epoch": -1, "end_offset": -1},
+            "records": encode_batch(0, 0, 0, [(None, b"7")] * count, False),
+        }
+        for number, count in records.items()
+    ]
+    body = {
+        "error_code": errors.NONE,
+        "session_id": 9,
+        "responses": [{"topic": "records-0", "partitions": parts}],
+    }
+    with pytest.raises(StopIteration):
+        polling.send(Answer("ok", body))
+    body_sent: dict[str, Any] = asked.request.body
+    return body_sent
+
+
+def named(request: dict[str, Any]) -> list[int]:
+    return [part["partition"] for topic in request["topics"] for part in topic["partitions"]]

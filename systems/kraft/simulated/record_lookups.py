@@ -1,0 +1,268 @@
+"""Watches what brokers say of their logs: D2, D7, D11, D13 and L13, live.
+
+The log of the leader that answers, as it must be on its disk, decides which offset a time or an
+epoch has, whether an acknowledged batch is there, and whether a fetch could return records. A
+deletion is acknowledged once it has reached all replicas that are alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.nodes.replication import effects as out
+from kraftwreck.nodes.replication.events import (
+    DeleteRecordsReceived,
+    EpochEndsReceived,
+    FetchPart,
+    FetchReceived,
+    ListOffsetsReceived,
+    ProduceReceived,
+)
+from kraftwreck.nodes.replication.headers import PartitionKey
+from kraftwreck.nodes.replication.partition import CONSUMER, Partition
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.binding import record_traffic
+from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
+from kraftwreck.systems.kraft.simulated.record_logs import RecordLog, disk_of_records, name_of
+from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch
+
+UNDEFINED = (-1, -1)
+
+
+class RecordLookups:
+    """Judges answers of brokers before they leave; ``watch`` knows the logs."""
+
+    def __init__(self, world: World, failures: Failures, watch: RecordWatch) -> None:
+        self._world = world
+        self._failures = failures
+        self._watch = watch
+        self._hosts = {host.id: host for host in world.hosts}
+        self._sessions: dict[tuple[int, int, int], dict[PartitionKey, FetchPart]] = {}
+        """By host, its life and session: the partitions that the session has."""
+        self._empty: dict[tuple[int, int, int], dict[PartitionKey, FetchPart]] = {}
+        """By session: the partitions that its last answer left out, although it had records."""
+        record_traffic(world).on_answer.append(self.answered)
+
+    def answered(self, host: Host, message: RecordMessage, effect: Any, body: Any) -> None:
+        """Judge an answer: ``effect`` is the core's, ``body`` is what leaves."""
+        event = message.call.event if message.call is not None else None
+        if isinstance(event, ProduceReceived) and isinstance(effect, out.ReplyProduce):
+            self._acknowledged(host, event, effect)
+        elif isinstance(event, FetchReceived) and isinstance(effect, out.ReplyFetch):
+            self._fetched(host, event, effect, body)
+        elif isinstance(event, ListOffsetsReceived) and isinstance(effect, out.ReplyListOffsets):
+            self._listed(host, effect, body)
+        elif isinstance(event, EpochEndsReceived) and isinstance(effect, out.ReplyEpochEnds):
+            self._ended(host, event, effect)
+        elif isinstance(event, DeleteRecordsReceived) and isinstance(
+            effect, out.ReplyDeleteRecords
+        ):
+            self._deleted(host, event, effect)
+
+    def _fail(self, rule: str, explanation: str) -> None:
+        self._failures.add(rule, self._world.now, explanation)
+
+    def _led(self, host: Host, key: PartitionKey) -> tuple[Partition, RecordLog] | None:
+        """Return a replica that leads and its log, None unless its disk has what its core says."""
+        node: Any = host.node
+        partition = node.broker.data.core.partitions.get(key)
+        log = self._watch.logs.of(host.id, key)
+        if partition is None or log is None or partition.log is None or not partition.leading:
+            return None
+        return None if key in disk_of_records(host).logs.full else (partition, log)
+
+    # --- Produce and DeleteRecords ------------------------------------------------------------
+
+    def _acknowledged(self, host: Host, event: ProduceReceived, effect: out.ReplyProduce) -> None:
+        """D2: an acknowledged batch is in the leader's log, at the offset that it got."""
+        sent = dict(event.batches)
+        for told in effect.parts:
+            led = self._led(host, told.key)
+            if told.error != errors.NONE or led is None or told.key not in sent:
+                continue
+            _, log = led
+            if told.base_offset < log.start:
+                continue  # It was deleted since, as records of an older retry may be.
+            found = log.at(told.base_offset)
+            if found is None or found.crc != sent[told.key].crc:
+                self._fail(
+                    "D2",
+                    f"{host.name} acknowledges a batch at {told.base_offset} of"
+                    f" {name_of(told.key)}, where its log has another or none",
+                )
+
+    def _deleted(
+        self, host: Host, event: DeleteRecordsReceived, effect: out.ReplyDeleteRecords
+    ) -> None:
+        """D11: acknowledged deletions have reached the leader and all replicas that are alive."""
+        wanted = dict(event.parts)
+        for key, error, low in effect.parts:
+            led = self._led(host, key)
+            if error != errors.NONE or led is None:
+                continue
+            partition, log = led
+            where = f"{host.name} says that {name_of(key)} begins at {low}"
+            if not wanted[key] <= low <= partition.hw:
+                self._fail("D11", f"{where}, asked for {wanted[key]}, committed to {partition.hw}")
+            for member, start in self._starts(host, partition, log):
+                if start < low:
+                    self._fail("D11", f"{where}, but the log of {member} begins at {start}")
+
+    def _starts(
+        self, host: Host, partition: Partition, log: RecordLog
+    ) -> Iterator[tuple[str, int]]:
+        yield host.name, log.start
+        for broker in partition.in_sync.remotes:
+            peer, other = partition.with_.peers.get(broker), self._hosts.get(broker)
+            own = self._watch.logs.of(broker, partition.key)
+            if peer is None or not peer.eligible or other is None or own is None:
+                continue
+            if self._watch.logs.lossless(other, partition.key):
+                yield other.name, own.start
+
+    # --- ListOffsets and OffsetForLeaderEpoch ---------------------------------------------------
+
+    def _listed(self, host: Host, effect: out.ReplyListOffsets, body: Any) -> None:
+        """D13: the offset of a time is that of the first record of this time or later."""
+        node: Any = host.node
+        topics = node.image.stable.topics
+        offsets = {
+            (topics[topic["name"]].topic_id, part["partition_index"]): part["offset"]
+            for topic in body["topics"]
+            if topic["name"] in topics
+            for part in topic["partitions"]
+        }
+        for told in effect.parts:
+            led = self._led(host, told.key)
+            lookup = told.lookup
+            if told.error != errors.NONE or lookup is None or led is None or lookup.timestamp < 0:
+                continue
+            expected = _first_since(led[1], lookup)
+            if offsets.get(told.key, expected) != expected:
+                self._fail(
+                    "D13",
+                    f"{host.name} says that the first record of {name_of(told.key)} since"
+                    f" {lookup.timestamp} is at {offsets[told.key]}, not {expected}",
+                )
+
+    def _ended(self, host: Host, event: EpochEndsReceived, effect: out.ReplyEpochEnds) -> None:
+        """D7: an epoch ends where the leader's log says."""
+        asked = {key: epoch for key, _, epoch in event.parts}
+        for key, error, epoch, end in effect.parts:
+            led = self._led(host, key)
+            if error == errors.NONE and led is not None:
+                expected = _end_of(*led, asked[key])
+                if (epoch, end) != expected:
+                    self._fail(
+                        "D7",
+                        f"{host.name} says that epoch {asked[key]} of {name_of(key)} ends at {end}"
+                        f" (epoch {epoch}), not at {expected[1]} (epoch {expected[0]})",
+                    )
+
+    # --- Fetch ----------------------------------------------------------------------------------
+
+    def _fetched(self, host: Host, event: FetchReceived, effect: out.ReplyFetch, body: Any) -> None:
+        place = host.id, host.life, effect.session_id
+        if effect.error != errors.NONE:
+            return
+        known = dict[PartitionKey, FetchPart]()
+        if event.session_epoch > 0:
+            known = self._sessions.get((host.id, host.life, event.session_id), {})
+        wanted = {key: part for key, part in known.items() if key not in event.forgotten}
+        wanted |= {part.key: part for part in event.parts}
+        if effect.session_id:
+            self._sessions[place] = wanted
+        told = {part.key: part for part in effect.parts}
+        for key, part in told.items():
+            if key in wanted:
+                self._judge_part(host, wanted[key], part)
+        if event.replica_id == CONSUMER:
+            self._judge_silence(host, place, wanted, effect, body)
+
+    def _judge_part(self, host: Host, asked: FetchPart, told: out.ReadPart) -> None:
+        """D7, D11: a fetch is answered from this offset of this history, or not at all."""
+        led = self._led(host, asked.key)
+        if told.error != errors.NONE or led is None:
+            return
+        partition, log = led
+        where = f"{host.name} answers a fetch of {name_of(asked.key)} at {asked.offset}"
+        if told.log_start > log.start:
+            self._fail("D11", f"{where} with the log start {told.log_start}, not {log.start}")
+        epoch, end = _end_of(partition, log, asked.last_fetched_epoch)
+        diverges = epoch < asked.last_fetched_epoch or end < asked.offset
+        if asked.last_fetched_epoch >= 0 and (told.diverging is not None) != diverges:
+            self._fail(
+                "D7",
+                f"{where} after epoch {asked.last_fetched_epoch} as"
+                f" {'its' if told.diverging is None else 'another'} history; there epoch {epoch}"
+                f" ends at {end}",
+            )
+        elif told.diverging is not None and told.diverging != (epoch, end):
+            self._fail("D7", f"{where} with the end {told.diverging}, not {(epoch, end)}")
+        elif told.diverging is None and not log.start <= asked.offset <= log.end:
+            self._fail("D11", f"{where}, outside of {log.start} to {log.end}")
+
+    def _judge_silence(
+        self,
+        host: Host,
+        place: tuple[int, int, int],
+        wanted: dict[PartitionKey, FetchPart],
+        effect: out.ReplyFetch,
+        body: Any,
+    ) -> None:
+        """L13: a consumer gets records if there are some; within a session, by its next fetch."""
+        given = [part for topic in body["responses"] for part in topic["partitions"]]
+        if any(part["records"] or part["error_code"] for part in given):
+            self._empty.pop(place, None)
+            return
+        told = {part.key: part for part in effect.parts}
+        left = {}
+        for key, asked in wanted.items():
+            led = self._led(host, key)
+            if led is None or asked.leader_epoch not in (-1, led[0].assignment.leader_epoch):
+                continue
+            if key in told and told[key].diverging is None:
+                end = told[key].high_watermark
+            elif key in told:
+                end = -1
+            else:
+                end = led[0].hw
+                left[key] = asked
+            if not led[1].start <= asked.offset < end:
+                left.pop(key, None)
+            elif key in told or self._empty.get(place, {}).get(key) == asked:
+                self._fail(
+                    "L13",
+                    f"{host.name} returns no records of {name_of(key)} at {asked.offset}, although"
+                    f" they are committed to {end}",
+                )
+        self._empty[place] = left
+
+
+def _first_since(log: RecordLog, lookup: out.Lookup) -> int:
+    """Return the offset of the first record since a time, -1 if there is none.
+
+    All records of a batch have the same timestamp.
+    """
+    for batch in log.batches:
+        if batch.max_timestamp >= lookup.timestamp and batch.next_offset > lookup.start_offset:
+            found = max(batch.base_offset, lookup.start_offset)
+            return found if found < lookup.end_offset else -1
+    return -1
+
+
+def _end_of(partition: Partition, log: RecordLog, epoch: int) -> tuple[int, int]:
+    """Return the largest epoch up to ``epoch`` in the log of a leader, and where it ends."""
+    starts: dict[int, int] = {}
+    for batch in log.batches:
+        starts.setdefault(batch.leader_epoch, max(batch.base_offset, log.start))
+    starts.setdefault(partition.assignment.leader_epoch, max(partition.epoch_start, log.start))
+    if epoch < 0 or epoch > max(starts):
+        return UNDEFINED
+    later = [(each, start) for each, start in sorted(starts.items()) if each > epoch]
+    own = max((each for each in starts if each <= epoch), default=epoch)
+    return own, later[0][1] if later else log.end

@@ -1,0 +1,122 @@
+"""Requests about records that no history names: brokers' answers are judged as they leave.
+
+A consumer sometimes looks up an offset by time or the end of a leader epoch. Some topics have keys
+of their own (negative ones). Most of their records are acknowledged by the leader alone. All are
+deleted in the end, by DeleteRecords and by retention, which checkers of histories do not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Final
+
+from kraftwreck.harness.client import Answer, Call, Pause
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.systems.kraft.workloads.log_client import (
+    PARTITIONS,
+    LogClient,
+    Position,
+    ask,
+    find_leader,
+    place_of,
+)
+from kraftwreck.systems.kraft.workloads.polling import EARLIEST, LARGEST, LATEST, offset_at, poll
+from kraftwreck.systems.kraft.workloads.record_batches import SPAN_MS, TIMESTAMP_MS, batch_of
+from kraftwreck.systems.kraft.workloads.sending import produce_call
+
+DELETE_RECORDS: Final = 2
+EPOCH_ENDS: Final = 3
+DELETE_MS: Final = 500
+MOST_BATCHES: Final = 5
+"""In a row: acknowledged by the leader alone, they fill a segment before followers have it."""
+_ACKS: Final = (1, 1, -1)
+
+Steps = Generator[Call | Pause, Answer, None]
+
+
+def look_beside(client: LogClient) -> Steps:
+    """Make one of these requests, or none."""
+    turn = client.draw(6, "beside")
+    if turn < 2:
+        yield from _trim(client)
+    elif turn < 4 and client.assigned:
+        key = client.assigned[client.draw(len(client.assigned), "beside-which")]
+        yield from _ask_time(client, key) if turn == 2 else _ask_epoch(client, key)
+
+
+def _ask_time(client: LogClient, key: int) -> Steps:
+    """Ask for the first record of some time, as a consumer that begins with yesterday does."""
+    if (yield from find_leader(client, key)) is not None:
+        yield from offset_at(client, key, TIMESTAMP_MS + client.draw(SPAN_MS, "time"))
+
+
+def _ask_epoch(client: LogClient, key: int) -> Steps:
+    """Ask where an epoch ends, as a consumer that checks for a truncation does (KIP-320)."""
+    leader = yield from find_leader(client, key)
+    if leader is None or leader.node is None:
+        return
+    topic, partition = place_of(key)
+    wanted = {
+        "partition": partition,
+        "current_leader_epoch": leader.epoch,
+        "leader_epoch": client.draw(leader.epoch + 2, "which-epoch"),
+    }
+    body = {"replica_id": -1, "topics": [{"topic": topic, "partitions": [wanted]}]}
+    yield from ask(leader.node, "OffsetForLeaderEpoch", EPOCH_ENDS, body)
+
+
+def _trim(client: LogClient) -> Steps:
+    """Append to a topic of negative keys, delete some of its records, and read what is left."""
+    key = -1 - client.draw(PARTITIONS, "trimmed")
+    for _ in range(1 + client.draw(MOST_BATCHES, "batches")):
+        yield from _append(client, key)
+    if (yield from find_leader(client, key)) is None:
+        return
+    end = yield from offset_at(client, key, LATEST)
+    if end and client.draw(3, "delete") == 0:
+        yield from _delete(client, key, client.draw(end + 1, "delete-to"))
+    yield from _read(client, key)
+
+
+def _append(client: LogClient, key: int) -> Steps:
+    leader = yield from find_leader(client, key)
+    if leader is None or leader.node is None:
+        return
+    value = (client.state.calls << 16) + client.state.thread * 8
+    values = range(value, value + 1 + client.draw(3, "values"))
+    acks = _ACKS[client.draw(len(_ACKS), "acks")]
+    answer = yield produce_call(leader.node, key, batch_of(values, None), acks)
+    if answer.status != "ok" or _code(answer, "responses", "partition_responses"):
+        client.forget(key)
+
+
+def _delete(client: LogClient, key: int, offset: int) -> Steps:
+    leader = yield from find_leader(client, key)
+    if leader is None or leader.node is None:
+        return
+    topic, partition = place_of(key)
+    wanted = {"partition_index": partition, "offset": offset}
+    body = {"topics": [{"name": topic, "partitions": [wanted]}], "timeout_ms": DELETE_MS}
+    answer = yield from ask(leader.node, "DeleteRecords", DELETE_RECORDS, body)
+    if answer.status != "ok" or _code(answer, "topics", "partitions"):
+        client.forget(key)
+
+
+def _read(client: LogClient, key: int) -> Steps:
+    """Read from the log start on, or from where this client stopped, which may be deleted."""
+    if key not in client.positions:
+        start = yield from offset_at(client, key, EARLIEST)
+        if start is None:
+            return
+        client.positions[key] = Position(start)
+    assigned, client.assigned = client.assigned, [key]
+    yield from poll(client, LARGEST)
+    client.assigned = assigned
+    if client.draw(3, "begin-again") == 0:
+        client.positions.pop(key, None)
+
+
+def _code(answer: Answer, topics: str, partitions: str) -> int:
+    body: dict[str, Any] = answer.response
+    code: int = body[topics][0][partitions][0]["error_code"]
+    return code if code != errors.OFFSET_OUT_OF_RANGE else errors.NONE

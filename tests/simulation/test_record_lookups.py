@@ -1,0 +1,77 @@
+"""Rules on brokers' answers about their logs: each is broken by a planted bug in whole runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kraftwreck.nodes.log.partition import times
+from kraftwreck.nodes.protocol.errors import NONE
+from kraftwreck.nodes.replication.headers import Batch
+from kraftwreck.nodes.replication.partition import Appended, Partition
+from kraftwreck.nodes.replication.sessions import Session
+from tests.simulation.test_record_rules import Patch, runs
+
+RUNS = 12
+
+
+def acknowledges_the_next_offset(patch: Patch) -> None:
+    append = Partition.append
+
+    def planted(self: Partition, batch: Batch, acks: int) -> Appended:
+        done = append(self, batch, acks)
+        return done if done.error else done._replace(base_offset=done.base_offset + 1)
+
+    patch.setattr(Partition, "append", planted)
+
+
+def finds_the_record_after(patch: Patch) -> None:
+    def planted(*given: Any) -> tuple[int, int, int] | None:
+        found = times.offset_at(*given)
+        return None if found is None else (found[0] + 1, *found[1:])
+
+    patch.setattr("kraftwreck.nodes.server.partition_files.offset_at", planted)
+
+
+def ends_each_epoch_with_the_log(patch: Patch) -> None:
+    def planted(self: Partition, current: int, epoch: int) -> Any:
+        error = self.fault(current)
+        if error != NONE or self.log is None:
+            return self.key, error, -1, -1
+        return self.key, NONE, epoch, self.log.end
+
+    patch.setattr(Partition, "epoch_end", planted)
+
+
+def deletes_at_the_leader_only(patch: Patch) -> None:
+    patch.setattr(
+        Partition, "low_watermark", property(lambda self: self.log.start if self.log else -1)
+    )
+
+
+def says_nothing_new_in_a_session(patch: Patch) -> None:
+    patch.setattr(Session, "news", lambda self, parts, *, full: parts if full else ())
+
+
+@pytest.mark.parametrize(
+    ("plant", "rule"),
+    [
+        (acknowledges_the_next_offset, "D2"),
+        (finds_the_record_after, "D13"),
+        (ends_each_epoch_with_the_log, "D7"),
+        (deletes_at_the_leader_only, "D11"),
+        (says_nothing_new_in_a_session, "L13"),
+    ],
+)
+def test_a_planted_bug_breaks_its_rule(
+    plant: Callable[[Patch], None], rule: str, monkeypatch: Patch
+) -> None:
+    plant(monkeypatch)
+    found: set[str] = set()
+    for run, _ in zip(runs(), range(RUNS), strict=False):
+        found |= {failure.type for failure in run.failures}
+        if rule in found:
+            return
+    pytest.fail(f"{RUNS} runs broke {sorted(found)}, not {rule}")
