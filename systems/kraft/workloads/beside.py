@@ -2,7 +2,8 @@
 
 A consumer sometimes looks up an offset by time or the end of a leader epoch. Some topics have keys
 of their own (negative ones). Most of their records are acknowledged by the leader alone. All are
-deleted in the end, by DeleteRecords and by retention, which checkers of histories do not know.
+deleted in the end, by DeleteRecords, by retention or with their topic, which the next client
+creates again. Checkers of histories do not know deletions.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from kraftwreck.systems.kraft.workloads.sending import produce_call
 
 DELETE_RECORDS: Final = 2
 EPOCH_ENDS: Final = 3
+DELETE_TOPICS: Final = 6
 DELETE_MS: Final = 500
 MOST_BATCHES: Final = 5
 """In a row: acknowledged by the leader alone, they fill a segment before followers have it."""
@@ -76,6 +78,11 @@ def _trim(client: LogClient) -> Steps:
     if end and client.draw(3, "delete") == 0:
         yield from _delete(client, key, client.draw(end + 1, "delete-to"))
     yield from _read(client, key)
+    if client.draw(12, "delete-topic") == 0:
+        topics = [{"name": place_of(key)[0], "topic_id": None}]
+        body = {"topics": topics, "timeout_ms": DELETE_MS}
+        yield from ask(client.broker(), "DeleteTopics", DELETE_TOPICS, body)
+        client.forget(key)
 
 
 def _append(client: LogClient, key: int) -> Steps:

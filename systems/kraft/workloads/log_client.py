@@ -70,7 +70,8 @@ class LogClient:
 
     ``producer`` is its (id, epoch), None before it has one. ``sequences`` has the next sequence
     number of each key, ``assigned`` the keys that it polls, ``ended`` the leader epoch in which it
-    learned the end of each key, ``sessions`` its fetch session at each broker.
+    learned the end of each key, ``sessions`` its fetch session at each broker, ``ids`` the ids of
+    topics.
     """
 
     state: ClientState
@@ -81,6 +82,7 @@ class LogClient:
     positions: dict[int, Position] = field(default_factory=dict)
     ended: dict[int, int] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
+    ids: dict[str, bytes] = field(default_factory=dict)
 
     def draw(self, bound: int, purpose: str) -> int:
         """Return a number below ``bound``, another one at each call."""
@@ -165,7 +167,8 @@ def refresh(client: LogClient, topics: list[str]) -> Talk:
 def note_leaders(client: LogClient, metadata: dict[str, Any]) -> list[str]:
     """Note the leaders in a Metadata answer, unless they are older than those known.
 
-    Return the topics that the broker does not know.
+    Another topic of the same name has other leaders and other records (KIP-516). Return the topics
+    that the broker does not know.
     """
     missing = []
     for topic in metadata["topics"]:
@@ -173,6 +176,12 @@ def note_leaders(client: LogClient, metadata: dict[str, Any]) -> list[str]:
             missing.append(topic["name"])
         if topic["error_code"] != errors.NONE:
             continue
+        keys = [key_of(topic["name"], part["partition_index"]) for part in topic["partitions"]]
+        if client.ids.setdefault(topic["name"], topic["topic_id"]) != topic["topic_id"]:
+            client.ids[topic["name"]] = topic["topic_id"]
+            for key in keys:
+                client.leaders.pop(key, None)
+                client.positions.pop(key, None)
         for part in topic["partitions"]:
             key = key_of(topic["name"], part["partition_index"])
             known = client.leaders.get(key)

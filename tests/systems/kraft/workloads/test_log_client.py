@@ -30,9 +30,11 @@ def client() -> LogClient:
     )
 
 
-def metadata(leader: int, epoch: int) -> dict[str, Any]:
+def metadata(leader: int, epoch: int, topic: bytes = bytes(16)) -> dict[str, Any]:
     part = {"partition_index": 2, "leader_id": leader, "leader_epoch": epoch}
-    return {"topics": [{"error_code": 0, "name": "records-0", "partitions": [part]}]}
+    return {
+        "topics": [{"error_code": 0, "name": "records-0", "topic_id": topic, "partitions": [part]}]
+    }
 
 
 def test_a_forgotten_leader_does_not_come_back_from_an_older_epoch(client: LogClient) -> None:
@@ -46,6 +48,14 @@ def test_a_forgotten_leader_does_not_come_back_from_an_older_epoch(client: LogCl
     assert ended.value.value is None
     note_leaders(client, metadata(leader=3, epoch=1))
     assert client.leaders[2] == Leader("b2", 1)
+
+
+def test_another_topic_of_the_same_name_begins_with_its_own_leaders(client: LogClient) -> None:
+    note_leaders(client, metadata(leader=3, epoch=4))
+    client.positions[2] = Position(9, 4)
+    note_leaders(client, metadata(leader=2, epoch=0, topic=b"another one, 16."))
+    assert client.leaders[2] == Leader("b1", 0)
+    assert 2 not in client.positions
 
 
 def test_a_final_poll_reads_a_log_that_comes_in_small_pieces(client: LogClient) -> None:
