@@ -61,5 +61,14 @@ def test_in_some_runs_all_links_between_brokers_are_slow_at_once() -> None:
         assert any(fault.kind != "network" for fault in faults)
 
 
+def test_some_runs_have_full_and_slow_disks() -> None:
+    shapes = [
+        {fault.shape for fault in plan(seed, (*KINDS, "disk")) if fault.kind == "disk"}
+        for seed in range(40)
+    ]
+    assert set().union(*shapes) == {"full", "slow"}
+    assert not all(shapes)
+
+
 def test_without_partitions_no_broker_is_blind() -> None:
     assert not any(blind(plan(seed, ("kill", "pause"))) for seed in range(30))

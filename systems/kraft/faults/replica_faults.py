@@ -3,7 +3,8 @@
 Some links between brokers are slow or cut, so that replicas lag behind and leave their ISRs. In
 some runs brokers are cut off from all controllers, and not from each other: they lead and follow
 as old metadata says. Meanwhile leaders are killed, stopped or cut off, at any time or when a
-broker begins to lead, has changed an ISR, or cuts its log.
+broker begins to lead, has changed an ISR, or cuts its log. In a third of the runs disks are full or
+slow, too.
 
 Other runs are made of bounces: a leader falls and leads again, and a replica learns of neither. In
 others all links between brokers are slow, so that a new leader commits late: until its followers
@@ -25,6 +26,8 @@ MILLISECOND: Final = 1_000_000
 
 BLOWS: Final = ("kill", "power", "pause", "partition", "terminate")
 """Families that strike one broker."""
+_DISKS: Final = ("full", "full", "slow")
+"""Shapes of the family ``disk`` that a broker survives for a while."""
 _SHORT_MS: Final = (5, 50, 300, 1_000, 2_500)
 _LONG_MS: Final = (1_000, 2_500, 4_000, 7_000)
 _TRIGGERS: Final = ("led", "led", "isr", "isr", "cut")
@@ -45,7 +48,8 @@ def plan(
     if not blows or len(brokers) < 2:
         return []
     key = (seed, "replicas")
-    few = [_pick(blows, (*key, "kind", place)) for place in range(2)]
+    disks = [kind for kind in ("disk",) if kind in kinds and draw_below(3, *key, kind) == 0]
+    few = [_pick(blows, (*key, "kind", place)) for place in range(2)] + disks
     mode = draw_below(4, *key, "mode") if "partition" in kinds else 0
     if mode == 2 and len(brokers) > 2:
         return _bounces(blows, seed, duration_s, brokers, controllers)
@@ -210,12 +214,16 @@ def _blows(
         one = brokers[draw_below(len(brokers), *mine, "which")]
         duration = _pick(_SHORT_MS if triggered else _LONG_MS, (*mine, "duration")) * MILLISECOND
         trigger = _pick(_TRIGGERS, (*mine, "trigger"))
+        kind = _pick(kinds, (*mine, "kind"))
+        shape = "broker" if busiest and not triggered else "one"
+        if kind == "disk":
+            busiest, shape = False, _pick(_DISKS, (*mine, "disk"))
         targets: tuple[str, ...] = ("@",) if triggered else () if busiest else (one,)
         faults.append(
             Fault(
                 at=round(at_s * SECOND),
-                kind=_pick(kinds, (*mine, "kind")),
-                shape="broker" if busiest and not triggered else "one",
+                kind=kind,
+                shape=shape,
                 duration=duration,
                 draw=draw(*mine, "draw"),
                 targets=targets,
