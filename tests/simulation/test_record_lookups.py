@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kraftwreck.nodes.log.partition import times
 from kraftwreck.nodes.protocol.errors import NONE
+from kraftwreck.nodes.replication.events import FetchReceived
 from kraftwreck.nodes.replication.headers import Batch
 from kraftwreck.nodes.replication.partition import Appended, Partition
-from kraftwreck.nodes.replication.sessions import Session
+from kraftwreck.nodes.replication.sessions import Session, Sessions
 from tests.simulation.test_record_rules import Patch, runs
 
 RUNS = 12
@@ -55,6 +57,25 @@ def says_nothing_new_in_a_session(patch: Patch) -> None:
     patch.setattr(Session, "news", lambda self, parts, *, full: parts if full else ())
 
 
+def keeps_what_a_session_gives_up(patch: Patch) -> None:
+    resolve = Sessions.resolve
+
+    def planted(self: Sessions, event: FetchReceived) -> Any:
+        return resolve(self, replace(event, forgotten=()))
+
+    patch.setattr(Sessions, "resolve", planted)
+
+
+def tells_followers_no_log_start(patch: Patch) -> None:
+    delete = Partition.delete_up_to
+
+    def planted(self: Partition, offset: int) -> None:
+        if self.leading:
+            delete(self, offset)
+
+    patch.setattr(Partition, "delete_up_to", planted)
+
+
 @pytest.mark.parametrize(
     ("plant", "rule"),
     [
@@ -63,6 +84,8 @@ def says_nothing_new_in_a_session(patch: Patch) -> None:
         (ends_each_epoch_with_the_log, "D7"),
         (deletes_at_the_leader_only, "D11"),
         (says_nothing_new_in_a_session, "L13"),
+        (keeps_what_a_session_gives_up, "D5"),
+        (tells_followers_no_log_start, "L13"),
     ],
 )
 def test_a_planted_bug_breaks_its_rule(

@@ -113,7 +113,7 @@ class PartitionService:
         """Return the partitions that have a candidate and do not serve, each with a reason.
 
         A partition serves when its leader leads, all replicas are in the ISR and have its whole
-        log, and all of it is committed.
+        log, which begins at the same offset, and all of it is committed.
         """
         nodes = self._nodes()
         if not nodes:
@@ -148,4 +148,8 @@ class PartitionService:
             return f"is committed up to {partition.hw} of {partition.log.end}"
         ends = {each: log.end for each, log in self._logs.replicas(key)}
         behind = [each for each in replicas if ends.get(each) != partition.log.end]
-        return f"has replicas {behind} that lag behind" if behind else ""
+        if behind:
+            return f"has replicas {behind} that lag behind"
+        starts = {each: log.start for each, log in self._logs.replicas(key)}
+        older = [each for each in replicas if starts.get(each) != partition.log.start]
+        return f"has replicas {older} that do not begin at {partition.log.start}" if older else ""

@@ -20,7 +20,7 @@ from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.binding import record_traffic
 from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
 from kraftwreck.systems.kraft.simulated.record_logs import name_of
-from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch, least_in_sync
+from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch, counted, least_in_sync
 
 NOT_APPENDED: Final = frozenset(
     {
@@ -135,7 +135,7 @@ class RecordAnswers:
     ) -> None:
         key = partition.key
         where = f"{host.name} acknowledges offset {offset} of {name_of(key)}"
-        size = len(partition.in_sync.maximal)
+        size = len(counted(partition))
         if partition.leading and size < least_in_sync(partition):
             self._fail("D14", f"{where} with {size} replicas in sync")
         if partition.leading and partition.hw < offset + batch.count:

@@ -129,7 +129,16 @@ class RecordLogs:
         opened = self._logs[host.id, key] = RecordLog(start, kept, losses=disk.losses)
         uncertain = key in disk.interrupted
         disk.interrupted.discard(key)
-        if known is None or uncertain:
+        if uncertain:
+            return
+        if known is None:
+            if kept:
+                self._failures.add(
+                    "F1",
+                    self._world.now,
+                    f"{host.name} opened {name_of(key)}, which it never had, with {start} to"
+                    f" {opened.end}",
+                )
             return
         lost = known.losses != disk.losses
         opened.had = max(known.had, known.end) if lost else known.had

@@ -180,6 +180,8 @@ class RecordLookups:
         for key, part in told.items():
             if key in wanted:
                 self._judge_part(host, wanted[key], part)
+            elif part.error == errors.NONE:
+                self._fail("D5", f"{host.name} returns {name_of(key)}, which no fetch asked for")
         if event.replica_id == CONSUMER:
             self._judge_silence(host, place, wanted, effect, body)
 

@@ -277,7 +277,8 @@ class RecordWatch:
         if len(partition.in_sync.isr) < least_in_sync(partition):
             isr = partition.in_sync.isr
             self.fail("D8", f"{where}: the high watermark moved with the ISR {isr}")
-        for member in sorted(partition.in_sync.maximal):
+        epoch = partition.assignment.leader_epoch
+        for member in sorted(counted(partition) | self._committed_isr(partition.key, epoch)):
             other = self._hosts.get(member)
             log = self.logs.of(member, partition.key)
             if other is None or log is None or not self.logs.lossless(other, partition.key):
@@ -314,10 +315,7 @@ class RecordWatch:
         having = [each for each in partition.assignment.replicas if ends.get(each, hw) >= hw]
         if len(having) < least_in_sync(partition):
             self.fail("D15", f"{where}: only {having} have the records below {hw}")
-        committed = self._committed_partition(key)
-        if committed is None or committed.leader_epoch != partition.assignment.leader_epoch:
-            return
-        for member in committed.isr:
+        for member in sorted(self._committed_isr(key, partition.assignment.leader_epoch)):
             other = self._hosts.get(member)
             if other is None or not self.logs.lossless(other, key):
                 continue
@@ -328,12 +326,17 @@ class RecordWatch:
                     f" at {ends[member]}",
                 )
 
-    def _committed_partition(self, key: PartitionKey) -> Assigned | None:
-        """Return a partition as the newest image of any running node has it."""
-        nodes = [host.node for host in self._hosts.values() if isinstance(host.node, Node)]
-        image = max((node.image.stable for node in nodes), key=lambda each: each.last_offset)
-        found: Assigned | None = image.partitions.get(key)
-        return found
+    def _committed_isr(self, key: PartitionKey, epoch: int) -> frozenset[int]:
+        """Return the ISR in the newest committed metadata, if the leader epoch is the same there.
+
+        The leader must count a member from the moment at which it proposes it (KIP-497).
+        """
+        nodes = [host.node for host in self._hosts.values()]
+        images = [node.image.stable for node in nodes if isinstance(node, Node)]
+        known = max(images, key=lambda image: image.last_offset).partitions.get(key)
+        if known is None or known.leader_epoch != epoch:
+            return frozenset()
+        return frozenset(known.isr)
 
     def _agrees(self, where: str, partition: Partition, expected: RecordLog) -> None:
         """D2: the batches below the high watermark are the committed ones."""
@@ -394,6 +397,12 @@ class RecordWatch:
                             f" one at offset {batch[0]}",
                         )
                         break
+
+
+def counted(partition: Partition) -> frozenset[int]:
+    """Return the replicas whose logs a leader must count: those of its ISR, and those proposed."""
+    isr, pending = frozenset(partition.in_sync.isr), partition.in_sync.pending
+    return isr if pending is None else isr.union(broker for broker, _ in pending.proposal.isr)
 
 
 def least_in_sync(partition: Partition) -> int:

@@ -16,7 +16,12 @@ from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.record_logs import disk_of_records, name_of
-from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch, identity, least_in_sync
+from kraftwreck.systems.kraft.simulated.record_watch import (
+    RecordWatch,
+    counted,
+    identity,
+    least_in_sync,
+)
 
 SLACK_US: Final = 100_000
 
@@ -119,9 +124,10 @@ def _allowed(partition: Partition, end: int) -> int:
     if len(in_sync.isr) < least_in_sync(partition):
         return 0
     waits_us = shared.lag_us + shared.lag_us // 2 + SLACK_US
+    replicas = counted(partition)
     allowed = partition.vouched
     for broker, remote in in_sync.remotes.items():
-        if broker in in_sync.maximal or (
+        if broker in replicas or (
             not partition.settings.quorum
             and remote.is_caught_up(end, shared.now, waits_us)
             and remote.is_eligible(shared.peers.get(broker))

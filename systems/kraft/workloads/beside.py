@@ -79,7 +79,7 @@ def _trim(client: LogClient) -> Steps:
         yield from _delete(client, key, client.draw(end + 1, "delete-to"))
     yield from _read(client, key)
     if client.draw(12, "delete-topic") == 0:
-        topics = [{"name": place_of(key)[0], "topic_id": None}]
+        topics = [{"name": place_of(key)[0], "topic_id": bytes(16)}]
         body = {"topics": topics, "timeout_ms": DELETE_MS}
         yield from ask(client.broker(), "DeleteTopics", DELETE_TOPICS, body)
         client.forget(key)
