@@ -237,6 +237,10 @@ class RecordWatch:
         topic.watermarks[epoch] = max(watermark, partition.hw)
         if epoch < topic.baseline:
             return
+        missed = self._committed_isr(key, epoch) - counted(partition)
+        if missed:
+            names = ", ".join(self._hosts[each].name for each in sorted(missed))
+            self.fail("D8", f"{where} without {names} of the ISR that the controller has made")
         if partition.hw > topic.end:
             self._advanced(where, host, partition, expected)
         else:
@@ -277,8 +281,7 @@ class RecordWatch:
         if len(partition.in_sync.isr) < least_in_sync(partition):
             isr = partition.in_sync.isr
             self.fail("D8", f"{where}: the high watermark moved with the ISR {isr}")
-        epoch = partition.assignment.leader_epoch
-        for member in sorted(counted(partition) | self._committed_isr(partition.key, epoch)):
+        for member in sorted(counted(partition)):
             other = self._hosts.get(member)
             log = self.logs.of(member, partition.key)
             if other is None or log is None or not self.logs.lossless(other, partition.key):
@@ -336,7 +339,7 @@ class RecordWatch:
         known = max(images, key=lambda image: image.last_offset).partitions.get(key)
         if known is None or known.leader_epoch != epoch:
             return frozenset()
-        return frozenset(known.isr)
+        return frozenset(known.isr).intersection(self._hosts)
 
     def _agrees(self, where: str, partition: Partition, expected: RecordLog) -> None:
         """D2: the batches below the high watermark are the committed ones."""
