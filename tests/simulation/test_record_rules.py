@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.campaigns.campaign import run_seed
 from kraftwreck.harness.simulated.result import SimResult
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis.inject import Injector
@@ -35,6 +36,7 @@ from kraftwreck.systems.kraft.workloads.log_client import (
     flush_configs,
 )
 from kraftwreck.systems.kraft.workloads.produce import WORKLOAD
+from kraftwreck.systems.simulators import everything
 from tests.replication.test_planted import (
     deletes_above_the_high_watermark,
     keeps_epochs_over_truncation,
@@ -303,6 +305,15 @@ def test_without_a_bug_every_invariant_holds_and_the_run_repeats() -> None:
     assert first.failures == []
     assert (again.digest, again.ops) == (first.digest, first.ops)
     assert sum(op.f == "send" and op.type == "ok" for op in first.ops) > 20
+
+
+def test_an_empty_log_behind_a_legal_loss_commits_nothing() -> None:
+    """All brokers lose power after DeleteRecords has cut inside of a batch."""
+    campaign = replace(
+        everything(), nodes=0, time_limit_s=30.0, style="swarm", system_options=("records=yes",)
+    )
+    tested = run_seed(campaign, 21, keep=False, eager=True)
+    assert tested.found == []
 
 
 def test_records_flushed_one_by_one_survive_a_loss_of_power_of_all_brokers() -> None:
