@@ -161,7 +161,7 @@ def test_a_cluster_with_nodes_of_apache_kafka_refuses_quorum_commit(
     make_quorum: Callable[..., Quorum], tmp_path: Path, kind: str
 ) -> None:
     """Our broker under controllers of Apache Kafka, and one of Apache Kafka under ours."""
-    quorum = make_quorum(kind, properties=SESSION, format_options=OPTIONS if kind == KAFKA else ())
+    quorum = make_quorum(kind, properties=SESSION)
     build = OurBroker if kind == KAFKA else KafkaBroker
     broker = build(tmp_path / "b", 100, free_ports(1)[0], CLUSTER_ID, quorum.ports, SESSION)
     try:

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.metadata.eligibility import elr_enabled
-from kraftwreck.nodes.metadata.image_values import Partition as Assigned
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 from kraftwreck.nodes.replication.partition import Partition
