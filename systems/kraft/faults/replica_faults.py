@@ -14,7 +14,7 @@ have fetched, it does not know how far its predecessor had committed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nodes.draw import draw, draw_below, draw_unit
@@ -33,6 +33,15 @@ _LONG_MS: Final = (1_000, 2_500, 4_000, 7_000)
 _TRIGGERS: Final = ("led", "led", "isr", "isr", "cut")
 
 
+class _Run(NamedTuple):
+    """A run to draw faults for."""
+
+    seed: int
+    duration_s: float
+    brokers: Sequence[str]
+    controllers: Sequence[str]
+
+
 def plan(
     kinds: Sequence[str],
     seed: int,
@@ -47,29 +56,28 @@ def plan(
     blows = [kind for kind in BLOWS if kind in kinds]
     if not blows or len(brokers) < 2:
         return []
-    key = (seed, "replicas")
+    run, key = _Run(seed, duration_s, brokers, controllers), (seed, "replicas")
     disks = [kind for kind in ("disk",) if kind in kinds and draw_below(3, *key, kind) == 0]
     few = [_pick(blows, (*key, "kind", place)) for place in range(2)] + disks
     mode = draw_below(4, *key, "mode") if "partition" in kinds else 0
     if mode == 2 and len(brokers) > 2:
-        return _bounces(blows, seed, duration_s, brokers, controllers)
+        return _bounces(blows, run)
     slow = mode == 3 and "network" in kinds
-    lags = _slowness(seed, duration_s, brokers) if slow else _lags(kinds, seed, duration_s, brokers)
-    faults = [*lags, *_blows(few, seed, duration_s, brokers)]
+    lags = _slowness(run) if slow else _lags(kinds, run)
+    faults = [*lags, *_blows(few, run)]
     if mode == 1:
-        faults += _blindness(seed, duration_s, brokers, controllers)
+        faults += _blindness(run)
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))
 
 
-def _lags(
-    kinds: Sequence[str], seed: int, duration_s: float, brokers: Sequence[str]
-) -> list[Fault]:
+def _lags(kinds: Sequence[str], run: _Run) -> list[Fault]:
     """Return faults on links between two brokers."""
+    brokers = run.brokers
     usable = [kind for kind in ("partition", "network") if kind in kinds]
     faults: list[Fault] = []
     at_s = 1.0
-    while usable and at_s < duration_s * 0.8:
-        mine = (seed, "replicas", "lag", len(faults))
+    while usable and at_s < run.duration_s * 0.8:
+        mine = (run.seed, "replicas", "lag", len(faults))
         kind = _pick(usable, (*mine, "kind"))
         shape = _pick(("link", "one-way"), (*mine, "shape")) if kind == "partition" else "slow"
         duration = _pick(_LONG_MS, (*mine, "duration")) * MILLISECOND
@@ -90,12 +98,12 @@ def _lags(
     return faults
 
 
-def _slowness(seed: int, duration_s: float, brokers: Sequence[str]) -> list[Fault]:
+def _slowness(run: _Run) -> list[Fault]:
     """Return faults that make each link between two brokers slow, together, in rounds."""
     faults: list[Fault] = []
     at_s = 1.0
-    while at_s < duration_s * 0.8:
-        mine = (seed, "replicas", "slow", round(at_s * 1000))
+    while at_s < run.duration_s * 0.8:
+        mine = (run.seed, "replicas", "slow", round(at_s * 1000))
         length_s = _pick((4.0, 8.0, 12.0), (*mine, "length"))
         faults += [
             Fault(
@@ -106,35 +114,27 @@ def _slowness(seed: int, duration_s: float, brokers: Sequence[str]) -> list[Faul
                 draw=draw(*mine, first, second),
                 targets=(first, second),
             )
-            for place, first in enumerate(brokers)
-            for second in brokers[place + 1 :]
+            for place, first in enumerate(run.brokers)
+            for second in run.brokers[place + 1 :]
         ]
         at_s += length_s + 0.5 + 2.0 * draw_unit(*mine, "gap")
     return faults
 
 
-def _blindness(
-    seed: int, duration_s: float, brokers: Sequence[str], controllers: Sequence[str]
-) -> list[Fault]:
+def _blindness(run: _Run) -> list[Fault]:
     """Return partitions between one broker and all controllers, one after another."""
     faults: list[Fault] = []
     at_s = 2.0
-    while at_s < duration_s * 0.8:
-        mine = (seed, "replicas", "blind", len(faults))
-        broker = _pick(brokers, (*mine, "which"))
+    while at_s < run.duration_s * 0.8:
+        mine = (run.seed, "replicas", "blind", len(faults))
+        broker = _pick(run.brokers, (*mine, "which"))
         duration_ms = _pick(_LONG_MS, (*mine, "duration"))
-        faults.append(_blind(broker, controllers, at_s, duration_ms, draw(*mine, "draw")))
+        faults.append(_blind(broker, run.controllers, at_s, duration_ms, draw(*mine, "draw")))
         at_s += duration_ms / 1000 + 0.2 + 2.0 * draw_unit(*mine, "gap")
     return faults
 
 
-def _bounces(
-    kinds: Sequence[str],
-    seed: int,
-    duration_s: float,
-    brokers: Sequence[str],
-    controllers: Sequence[str],
-) -> list[Fault]:
+def _bounces(kinds: Sequence[str], run: _Run) -> list[Fault]:
     """Return bounces, one after another.
 
     One broker is blind from before until after. Its session ends, so it leads nothing. Then the
@@ -143,10 +143,10 @@ def _bounces(
     bounces, once it is in the ISR again.
     """
     faults: list[Fault] = []
-    at_s = 2.0
+    brokers, at_s = run.brokers, 2.0
     number = 0
-    while at_s < duration_s * 0.7:
-        mine = (seed, "replicas", "bounce", number)
+    while at_s < run.duration_s * 0.7:
+        mine = (run.seed, "replicas", "bounce", number)
         number += 1
         first = draw_below(len(brokers), *mine, "first")
         turn = (1, 2) if draw_below(2, *mine, "turn") else (2, 1)
@@ -162,7 +162,7 @@ def _bounces(
         _, last_s, last_ms = blows[-1]
         blind_ms = round((last_s - at_s) * 1000) + last_ms + _pick((1_000, 2_500, 4_000), mine)
         faults += [
-            _blind(blind, controllers, at_s, blind_ms, draw(*mine, "blind")),
+            _blind(blind, run.controllers, at_s, blind_ms, draw(*mine, "blind")),
             Fault(
                 at=round(cut_s * SECOND),
                 kind="partition",
@@ -201,17 +201,15 @@ def _blind(
     )
 
 
-def _blows(
-    kinds: Sequence[str], seed: int, duration_s: float, brokers: Sequence[str]
-) -> list[Fault]:
+def _blows(kinds: Sequence[str], run: _Run) -> list[Fault]:
     """Return faults that strike one broker each, half of them at a transition of that broker."""
     faults: list[Fault] = []
     at_s = 1.5
-    while at_s < duration_s * 0.85:
-        mine = (seed, "replicas", "blow", len(faults))
+    while at_s < run.duration_s * 0.85:
+        mine = (run.seed, "replicas", "blow", len(faults))
         triggered = draw_below(2, *mine, "triggered") == 0
         busiest = draw_below(2, *mine, "busiest") == 0
-        one = brokers[draw_below(len(brokers), *mine, "which")]
+        one = run.brokers[draw_below(len(run.brokers), *mine, "which")]
         duration = _pick(_SHORT_MS if triggered else _LONG_MS, (*mine, "duration")) * MILLISECOND
         trigger = _pick(_TRIGGERS, (*mine, "trigger"))
         kind = _pick(kinds, (*mine, "kind"))

@@ -20,7 +20,7 @@ from kraftwreck.simulation.network import Rpc
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.binding import record_traffic
 from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
-from kraftwreck.systems.kraft.simulated.record_logs import RecordLogs, name_of
+from kraftwreck.systems.kraft.simulated.record_logs import RecordLogs, name_of, replicas_on
 from kraftwreck.systems.kraft.simulated.service_watch import BROKERS
 
 SECOND = 1_000_000
@@ -95,18 +95,13 @@ class PartitionService:
 
     # --- partitions -------------------------------------------------------------------------
 
-    def _nodes(self) -> list[Node]:
-        nodes = [host.node for host in self._brokers.values()]
-        return [node for node in nodes if isinstance(node, Node)]
-
     def _state(self) -> tuple[Any, ...]:
         """Return all that changes while partitions make progress."""
         return tuple(
             (key, partition.hw, partition.leading, partition.in_sync.isr, partition.assignment,
              None if partition.log is None else partition.log.end)
-            for node in self._nodes()
-            if node.broker is not None and node.broker.data is not None
-            for key, partition in sorted(node.broker.data.core.partitions.items())
+            for host in self._brokers.values()
+            for key, partition in sorted(replicas_on(host).items())
         )  # fmt: skip
 
     def unsettled(self) -> list[str]:
@@ -115,10 +110,11 @@ class PartitionService:
         A partition serves when its leader leads, all replicas are in the ISR and have its whole
         log, which begins at the same offset, and all of it is committed.
         """
-        nodes = self._nodes()
-        if not nodes:
+        nodes = (host.node for host in self._brokers.values())
+        images = [node.image.stable for node in nodes if isinstance(node, Node)]
+        if not images:
             return []
-        image = max((node.image.stable for node in nodes), key=lambda each: each.last_offset)
+        image = max(images, key=lambda each: each.last_offset)
         found = []
         for key, each in sorted(image.partitions.items()):
             if each.isr or each.elr:
@@ -134,10 +130,9 @@ class PartitionService:
         if host is None:
             # Other brokers than those of the run are played by clients.
             return "has no leader" if all(each in self._brokers for each in replicas) else ""
-        node = host.node
-        if not isinstance(node, Node) or node.broker is None or node.broker.data is None:
+        if host.node is None:
             return f"is led by {host.name}, which does not run"
-        partition = node.broker.data.core.partitions.get(key)
+        partition = replicas_on(host).get(key)
         if partition is None or partition.log is None or not partition.leading:
             return f"is not led by {host.name}"
         if any(each not in self._brokers for each in replicas):

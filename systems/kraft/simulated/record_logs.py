@@ -7,12 +7,14 @@ a killed process loses nothing, a loss of power may lose what was not flushed (F
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
+from kraftwreck.nodes.replication.partition import Partition
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
@@ -150,6 +152,14 @@ class RecordLogs:
                 f"{host.name} opened {name_of(key)} with {start} to {opened.end}, which had"
                 f" {known.start} to {known.end}{' before a loss of power' if lost else ''}",
             )
+
+
+def replicas_on(host: Host) -> Mapping[PartitionKey, Partition]:
+    """Return the replicas of a broker that runs and stores records; none of any other host."""
+    node = host.node
+    if not isinstance(node, Node) or node.broker is None or node.broker.data is None:
+        return {}
+    return node.broker.data.core.partitions
 
 
 def disk_of_records(host: Host) -> DataDisk:

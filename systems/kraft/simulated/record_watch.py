@@ -28,6 +28,7 @@ from kraftwreck.systems.kraft.simulated.record_logs import (
     RecordLogs,
     disk_of_records,
     name_of,
+    replicas_on,
 )
 
 Identity = tuple[int, int, int, int]
@@ -128,11 +129,12 @@ class RecordWatch:
                 del self._seen[place]
 
     def _on_emit(self, host: Host) -> None:
-        node = host.node
-        if not isinstance(node, Node) or node.broker is None or node.broker.data is None:
+        replicas, node = replicas_on(host), host.node
+        if not replicas:
             return
+        assert isinstance(node, Node)
         full = disk_of_records(host).logs.full
-        for key, partition in node.broker.data.core.partitions.items():
+        for key, partition in replicas.items():
             log = partition.log
             if log is None:
                 continue

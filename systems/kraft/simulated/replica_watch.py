@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 from kraftwreck.nodes.replication.partition import Partition
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
-from kraftwreck.systems.kraft.simulated.record_logs import disk_of_records, name_of
+from kraftwreck.systems.kraft.simulated.record_logs import disk_of_records, name_of, replicas_on
 from kraftwreck.systems.kraft.simulated.record_watch import (
     RecordWatch,
     counted,
@@ -44,14 +43,14 @@ class ReplicaWatch:
 
     def _appended(self, host: Host, key: PartitionKey, batch: Batch) -> None:
         """D6: what a follower appends is in the log of the leader that it follows."""
-        partition = _replica(host, key)
+        partition = replicas_on(host).get(key)
         if partition is None or partition.leading or key in self._watch.lost:
             return
         epoch = partition.assignment.leader_epoch
         leader = self._hosts.get(self._watch.topic(key).leaders.get(epoch, -1))
         if leader is None:
             return
-        led = _replica(leader, key)
+        led = replicas_on(leader).get(key)
         if led is None or not led.leading or led.assignment.leader_epoch != epoch:
             return
         log = self._watch.logs.of(leader.id, key)
@@ -70,7 +69,7 @@ class ReplicaWatch:
 
     def _cut(self, host: Host, key: PartitionKey, removed: list[Batch]) -> None:
         """D1: no committed batch is cut."""
-        partition = _replica(host, key)
+        partition = replicas_on(host).get(key)
         if not removed or partition is None or key in self._watch.lost:
             return
         where = f"{host.name} cuts {name_of(key)} at {removed[0].base_offset}"
@@ -87,10 +86,7 @@ class ReplicaWatch:
                 return
 
     def _on_emit(self, host: Host) -> None:
-        node = host.node
-        if not isinstance(node, Node) or node.broker is None or node.broker.data is None:
-            return
-        for key, partition in node.broker.data.core.partitions.items():
+        for key, partition in replicas_on(host).items():
             log = partition.log
             if log is not None and partition.leading and partition.hw < log.end:
                 allowed = _allowed(partition, log.end)
@@ -100,13 +96,6 @@ class ReplicaWatch:
                         f"{host.name} leaves the high watermark of {name_of(key)} at"
                         f" {partition.hw}, where its replicas allow {allowed}",
                     )
-
-
-def _replica(host: Host, key: PartitionKey) -> Partition | None:
-    node = host.node
-    if not isinstance(node, Node) or node.broker is None or node.broker.data is None:
-        return None
-    return node.broker.data.core.partitions.get(key)
 
 
 def _full(host: Host) -> frozenset[PartitionKey]:

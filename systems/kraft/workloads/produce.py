@@ -155,22 +155,24 @@ def _poll(client: LogClient) -> Invocation:
     yield from look_beside(client)
     small = client.draw(2, "poll-bytes")
     if client.assigned and client.draw(4, "ask-end") == 0:
-        yield from _ask_end(client, client.assigned[client.draw(len(client.assigned), "ask-which")])
+        which = client.assigned[client.draw(len(client.assigned), "ask-which")]
+        yield from _ask_end(client, which, after=-1)
     for key in client.assigned:
         # A new leader may not know yet how far its predecessors have committed.
-        leader = yield from find_leader(client, key)
-        if leader is not None and leader.epoch > client.ended.get(key, -1):
-            yield from _ask_end(client, key)
+        yield from _ask_end(client, key, after=client.ended.get(key, -1))
     found, error = yield from poll(client, 200 if small else LARGEST)
     if error and not found:
         return Completion("fail", error=error)
     return Completion("ok", _polled(found), error=error or None)
 
 
-def _ask_end(client: LogClient, key: int) -> Generator[Call | Pause, Answer, None]:
-    """Ask for the end of ``key``, as consumers do to show their lag."""
+def _ask_end(client: LogClient, key: int, *, after: int) -> Generator[Call | Pause, Answer, None]:
+    """Ask a leader of an epoch above ``after`` for the end of ``key``, as consumers do to show
+    their lag."""
     leader = yield from find_leader(client, key)
-    if leader is not None and (yield from offset_at(client, key, LATEST)) is not None:
+    if leader is None or leader.epoch <= after:
+        return
+    if (yield from offset_at(client, key, LATEST)) is not None:
         client.ended[key] = leader.epoch
 
 
