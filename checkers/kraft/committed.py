@@ -1,8 +1,8 @@
 """Committed metadata is never lost.
 
-Client view: an acknowledged change is in the committed log (C19), in every later complete read and
-in the final reads of every node. Node view: no offset below any high watermark ever held two
-values, in the traces and on the disks (I8, I9, I10, I11, I14). If either view is missing the
+Client view: an acknowledged change is in every later complete read and in the final reads of every
+node (C19 judges whether the log holds it). Node view: no offset below any high watermark ever held
+two values, in the traces and on the disks (I8, I9, I10, I11, I14). If either view is missing the
 result is ``unknown``.
 """
 
@@ -10,17 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraftwreck.checkers.findings import Findings
 from kraftwreck.checkers.kraft import topics
 from kraftwreck.checkers.kraft.epochs import missing_traces
-from kraftwreck.checkers.kraft.invariants.controller import Controller
-from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredLog, disk_logs
 from kraftwreck.checkers.kraft.recorded.disk_pass import disk_pass
 from kraftwreck.checkers.kraft.recorded.trace import quorum_model
 from kraftwreck.checkers.recorded.run_data import FINAL, RunData
-from kraftwreck.histories.operation import OK
 from kraftwreck.histories.verdict import CheckerResult
 
 _KINDS = frozenset({"I8", "I9", "I10", "I11", "I14"})
@@ -33,7 +29,6 @@ def check(run: RunData) -> CheckerResult:
     logs = disk_logs(run)
     disk = disk_pass(run).findings
     client, doubts, numbers = topics.check(run.calls, run.nodes)
-    _recorded(run, client)
     anomalies = client.anomalies + facts.findings.of(_KINDS) + disk.of(_ON_DISK)
     doubts += _missing(run, facts, logs)
     stats: dict[str, Any] = {
@@ -53,29 +48,6 @@ def check(run: RunData) -> CheckerResult:
         stats=stats,
         error="; ".join(doubts) or None,
     )
-
-
-def _recorded(run: RunData, client: Findings) -> None:
-    """C19: the log holds a record of each topic that was created or deleted, as clients saw it.
-
-    Needed where answers to clients are not captured, as on hosts.
-    """
-    evidence = Evidence(run)
-    controller = Controller.of(evidence)
-    whole = evidence.log.whole and not evidence.log.missing and not evidence.trace.gaps
-    if not controller.replay.records or not whole:
-        return
-    changed = {"create": controller.topics.created, "delete": controller.topics.removed}
-    for call in run.calls:
-        if call.type != OK or call.f not in changed or not isinstance(call.key, str):
-            continue
-        if call.key not in changed[call.f]:
-            client.add(
-                "C19",
-                f"Operation {call.f} of {call.key!r} was acknowledged, and the committed log "
-                f"holds no record that {call.f}s the topic.",
-                operations=call.indices,
-            )
 
 
 def _missing(run: RunData, facts: QuorumModel, logs: list[StoredLog]) -> list[str]:

@@ -94,9 +94,8 @@ def check(run: RunData) -> CheckerResult:
     """Valid iff every epoch has one leader and deposed leaders stop within the bound."""
     facts, found = quorum_model(run), seats(run)
     findings = Findings(run.test)
-    by_trace, by_client = stale_leaders(run, facts, found.claimed)
-    for stale in by_trace + by_client:
-        findings.add("stale-leader", stale.explanation, stale.events, stale.operations, RESIGNATION)
+    for stale in stale_leaders(run, facts, found.claimed):
+        findings.add("stale-leader", stale.explanation, [], stale.operations, RESIGNATION)
     anomalies = facts.findings.of(_KINDS) + found.findings.anomalies + findings.anomalies
     doubt = missing_traces(run, facts)
     if not found.by_epoch:

@@ -35,12 +35,6 @@ RESIGNATION_NS: Final = 2 * SECOND
 SIMULATED_RESIGNATION_NS: Final = SECOND
 """In the simulator only messages are late, and never by more than this."""
 
-IN_FLIGHT_NS: Final = SECOND
-"""How long after an election a fetch sent before it may still arrive."""
-
-CAPTURED_NS: Final = SECOND
-"""How much later a captured answer may be than the request that resets the leader's timer."""
-
 RECENT: Final = 0.5
 """The part of the leader's timeout in which fetches are recent: messages need time, and clocks may
 drift."""
@@ -49,14 +43,9 @@ BACKLOG_NS: Final = 400 * MS
 """How long a resumed process may take to process its backlog."""
 
 RESIGNATION: Final = Limit(
-    ("I18", "stale-leader"),
+    ("stale-leader",),
     "1.5 fetch timeouts after the election of a successor, and 2 s",
     "A busy machine delays the last fetches of a deposed leader, and its resignation.",
-)
-CHECK_QUORUM: Final = Limit(
-    ("I18",),
-    "1.5 fetch timeouts after the last fetches of a majority, and 3 s",
-    "The leader's own input log is missing, and a busy machine delays captured answers.",
 )
 STICKINESS: Final = Limit(
     ("I17",),
@@ -71,9 +60,6 @@ GIVEN_UP: Final = Limit(
 )
 
 # --- brokers --------------------------------------------------------------------------------------
-
-STALE_NS: Final = 5 * SECOND
-"""How long a request may have been under way before a newer registration was committed."""
 
 SESSION_SLACK_NS: Final = 3 * SECOND
 """How long beyond a session and a quarter a host may take to fence a silent broker."""
@@ -94,12 +80,6 @@ unfenced it meanwhile."""
 APPLIED_NS: Final = SECOND
 """How long a running node may take to answer with what it has received."""
 
-STALE_EPOCH: Final = Limit(
-    ("C2",),
-    "5 s after the commit of a newer registration",
-    "A request may be under way for longer.",
-    on_hosts=False,
-)
 SESSION: Final = Limit(
     ("C16",),
     "1.25 sessions after the last contact, and 3 s (2 s in the simulator)",
@@ -115,7 +95,6 @@ REGISTERED: Final = Limit(
     ("C18",),
     "1.25 sessions and 0.5 s of silence, after which a broker id is free",
     "A busy machine delays the controller's timers.",
-    on_hosts=False,
 )
 UNFENCED: Final = Limit(
     ("C23",),
@@ -137,13 +116,11 @@ SHOWN: Final = Limit(
     ("C20",),
     "1 s of running, for what a node has applied to show in its answers",
     "A busy machine delays any step of a node.",
-    on_hosts=False,
 )
 DEPARTURE: Final = Limit(
     ("C19",),
     "three fifths of a session between heartbeats, within which a broker is alive",
     "A busy machine delays heartbeats.",
-    on_hosts=False,
 )
 
 # --- periodic work, and news ----------------------------------------------------------------------
@@ -262,10 +239,8 @@ followers and of leaders to the controller, and their retries, take a few second
 
 LIMITS: Final = (
     RESIGNATION,
-    CHECK_QUORUM,
     STICKINESS,
     GIVEN_UP,
-    STALE_EPOCH,
     SESSION,
     SESSION_LEFT,
     REGISTERED,

@@ -13,7 +13,12 @@ from kraftwreck.nodes.consensus.recovered import Recovered
 from kraftwreck.nodes.effects import NodeEffect
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.replication.events import FromShell
-from kraftwreck.nodes.server.input_log import FATAL, config_from_plain, digest_effects
+from kraftwreck.nodes.server.input_log import (
+    FATAL,
+    Answers,
+    config_from_plain,
+    digest_effects,
+)
 from kraftwreck.nodes.server.line_file import DamagedError, sealed_lines
 from kraftwreck.nodes.server.plain import from_plain
 from kraftwreck.nodes.server.recorded_disk import RecordedDisk
@@ -105,6 +110,7 @@ class _Reexecution:
         self._path = path
         self._disk = disk
         self._node: Node | None = None
+        self._answers = Answers()
         self._reason = ""
         self._directory: object = None
 
@@ -123,6 +129,7 @@ class _Reexecution:
             if self.trace is not None:
                 self.trace.begin(line["start"])
             effects = self._started(line, recovered)
+            self._answers = Answers()
             self._compare(number, line, effects)
             if self.watch is not None and effects is not None and self.result.mismatch is None:
                 self.watch.start(recovered, effects)
@@ -136,6 +143,10 @@ class _Reexecution:
             event = from_plain(line["event"])
             effects = self._stepped(self._node, event, line)
             self._compare(number, line, effects, of_records=isinstance(event, FromShell))
+            answers = self._answers.of(event, effects or ())
+            if self.result.mismatch is None and line.get("answers", answers) != answers:
+                text = f"answers {answers!r}, recorded {line['answers']!r}"
+                self.result.mismatch = Mismatch(number, text)
             if self.watch is not None and effects is not None and self.result.mismatch is None:
                 self.watch.step(event, effects)
 

@@ -82,6 +82,10 @@ def test_an_unknown_name_is_unknown(make_run: Callable[..., Any]) -> None:
     )
 
 
+def test_a_checker_that_an_older_run_names_is_skipped(make_run: Callable[..., Any]) -> None:
+    assert list(check(make_run(None), ["partitions", "stats"]).checkers) == ["stats"]
+
+
 def test_a_history_that_makes_no_sense_is_unknown_for_all(
     history: Any, make_run: Callable[..., Any]
 ) -> None:

@@ -199,6 +199,37 @@ def test_a_changed_output_is_found(machine: Machine) -> None:
     assert found.line == 4
 
 
+def test_answers_about_the_metadata_are_recorded(machine: Machine) -> None:
+    answers = [told for line in lines(machine.path) for told in line.get("answers", ())]
+    names = [topic["name"] for _, body in answers for topic in body["topics"]]
+    assert names == ["t", "u", "v"]
+    assert [token for token, _ in answers] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "body"),
+    [
+        ("Metadata", 12, {"topics": None}),
+        ("ApiVersions", 3, {"client_software_name": "a", "client_software_version": "1"}),
+    ],
+)
+def test_answers_that_are_long_or_the_same_for_all_are_not_recorded(
+    machine: Machine, api: str, version: int, body: dict[str, Any]
+) -> None:
+    before = len(lines(machine.path))
+    machine.step(ApiRequest(2, api, version, body))
+    machine.ticks(3)
+    assert not any("answers" in line for line in lines(machine.path)[before:])
+
+
+def test_a_changed_answer_is_found(machine: Machine) -> None:
+    given = next(n for n, line in enumerate(lines(machine.path), 1) if "answers" in line)
+    edited(machine.path, given, lambda line: line["answers"][0][1]["topics"].clear())
+    found = replay(machine.path).mismatch
+    assert found is not None
+    assert (found.line, "recorded" in found.reason) == (given, True)
+
+
 def test_a_log_that_was_not_recovered_as_written_is_found(machine: Machine) -> None:
     restart = [n for n, line in enumerate(lines(machine.path), 1) if "start" in line][1]
     edited(machine.path, restart, lambda line: line.update(log="0" * 16))

@@ -1,8 +1,8 @@
 """A run judged from its folder: less evidence than in memory, and never another anomaly.
 
 A folder lacks the order of events between nodes, the batches that no disk image holds, and the
-captured messages. Hosts record of those only what each node received; that is tried with every
-second seed, and no messages at all with the others.
+captured messages. Hosts record of those what each node received, and its answers to clients and
+brokers; that is tried with every second seed, and no messages at all with the others.
 """
 
 from __future__ import annotations
@@ -31,11 +31,15 @@ QUORUM_APIS = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch", "FetchSnap
 
 
 def as_hosts_record(capture: Capture) -> Capture:
-    """Return what input logs of real nodes hold: requests and responses apart, no batches."""
+    """Return what input logs of real nodes hold: requests and responses of the quorum apart, other
+    requests with their answers, and the batches."""
     recorded = Capture()
+    recorded.batches = capture.batches
     for message in capture.messages:
         of_quorum = message.api in QUORUM_APIS
-        if message.request is not None:
+        if not of_quorum and message.request is not None and message.response is not None:
+            recorded.messages.append(message)
+        elif message.request is not None:
             received = (message.sent + message.time) // 2 if message.sent >= 0 else message.time
             request = message.request
             asker = message.asker if of_quorum else -1

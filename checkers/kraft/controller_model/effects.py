@@ -207,7 +207,7 @@ def reassigned(
 
 
 def proposed(
-    history: StateHistory, exchange: Exchange, topic_id: bytes, answer: Body
+    history: StateHistory, exchange: Exchange, topic_id: bytes, proposal: Body, answer: Body
 ) -> str | None:
     """AlterPartition, one partition.
 
@@ -224,12 +224,15 @@ def proposed(
         return f"broker {sender} gets NEW_LEADER_ELECTED although it still leads"
     if answer["leader_id"] != sender:
         return f"broker {sender} gets no error although {answer['leader_id']} leads by now"
+    base, told = proposal["partition_epoch"], answer["partition_epoch"]
+    if told not in (base, base + 1):
+        return f"an ISR proposed at partition epoch {base} becomes partition epoch {told}"
     for _, _, after in versions.since(-1, 1 << 62) if versions else ():
         if after is not None and after.partition_epoch == answer["partition_epoch"]:
-            told = (answer["leader_id"], answer["leader_epoch"], answer["leader_recovery_state"])
+            says = (answer["leader_id"], answer["leader_epoch"], answer["leader_recovery_state"])
             is_ = (after.leader, after.leader_epoch, after.recovery)
-            if told != is_ or sorted(answer["isr"]) != sorted(after.isr):
-                return f"the answer reports {told} and ISR {answer['isr']}, the log {after}"
+            if says != is_ or sorted(answer["isr"]) != sorted(after.isr):
+                return f"the answer reports {says} and ISR {answer['isr']}, the log {after}"
             return None
     return None
 

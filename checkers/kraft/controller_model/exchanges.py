@@ -16,8 +16,9 @@ class Exchange(NamedTuple):
     """A request and its answer.
 
     The active controller at its end answers from a state between ``low`` and ``high``: all that was
-    committed when the request was sent, and when it was answered. ``where`` names the node and the
-    API.
+    committed when the request was sent, and when it was answered. In a node's own input log, it is
+    all that this node knew to be committed when the request arrived. ``where`` names the node and
+    the API.
     """
 
     message: Message
@@ -61,6 +62,7 @@ class Commits:
             self._ends.append(entry.last + 1)
         self._times.reverse()
         self._ends.reverse()
+        self._last = self._ends[-1] if self._ends else 0
         self._written: dict[int, int] = {}
         for _, entry in told:
             batch = evidence.trace.chain.batches.get(entry.id)
@@ -135,8 +137,15 @@ class Commits:
         if message.request is None or message.response is None or message.sent < 0:
             return None
         node = self._evidence.name(message.replier)
-        low = self.committed(message.sent - self.blur)
-        high = self.committed(message.time + self.blur)
+        if self._evidence.own_inputs:
+            # The node's own clock orders its inputs and its commits without an error.
+            low, _ = self.taken(node, message.sent - 1)
+            # A broker passes on what the controller knows, which may be news to it.
+            broker = self._evidence.is_broker(message)
+            high = self._last if broker else self.taken(node, message.time)[0]
+        else:
+            low = self.committed(message.sent - self.blur)
+            high = self.committed(message.time + self.blur)
         if low > high:
             return None
         return Exchange(message, low, high, f"{node} answers {message.api}")

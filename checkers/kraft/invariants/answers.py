@@ -1,7 +1,8 @@
-"""Answers held against the committed log: C15 ReplicaPlacement, C18 RefusalsAreTrue, C19
-DoneAsAsked and C20 ReadsAreCommitted, by captured messages.
+"""Answers held against the committed log: C2 BrokerEpochFencing, C8 AlterPartitionCAS, C15
+ReplicaPlacement, C18 RefusalsAreTrue, C19 DoneAsAsked and C20 ReadsAreCommitted, by captured
+messages.
 
-Only for runs whose whole committed log is known: the simulator keeps every batch.
+Only for runs whose whole committed log is known.
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ from kraftwreck.checkers.kraft.invariants.sessions import answered, session_ns
 from kraftwreck.checkers.kraft.limits import APPLIED_NS, DEPARTURE, REGISTERED, SHOWN
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.checkers.recorded.clocks import slowest
-from kraftwreck.checkers.suspicion import Limit
-from kraftwreck.histories.message import Message
+from kraftwreck.checkers.suspicion import Limit, in_virtual_time
 from kraftwreck.nodes.protocol import errors
 
-IDS = ("C15", "C18", "C19", "C20")
+IDS = ("C8", "C15", "C18", "C19", "C20")
 NOT_WHOLE = "the disks no longer hold the whole committed log"
 UNTOLD = frozenset(
     (errors.REQUEST_TIMED_OUT, errors.NOT_CONTROLLER, errors.UNKNOWN_SERVER_ERROR,
@@ -72,14 +72,16 @@ def check(evidence: Evidence, report: Report) -> None:
         for invariant in IDS:
             report.unseen(invariant, NO_MESSAGES)
         return
-    history = Controller.of(evidence).history
+    controller = Controller.of(evidence)
+    history = controller.history
     for invariant in IDS:
         if not history.ends:
             report.unseen(invariant, NO_LOG)
-        elif not history.whole or evidence.log.missing or evidence.trace.gaps:
+        elif not controller.whole:
             report.unseen(invariant, NOT_WHOLE)
+    report.unseen("C8", "no AlterPartition was requested and answered")
     report.unseen("C15", "the controller has placed no replica on brokers")
-    if history.ends and history.whole and not evidence.log.missing and not evidence.trace.gaps:
+    if history.ends and controller.whole:
         _Judge(evidence, report, history).run()
 
 
@@ -92,12 +94,11 @@ class _Judge:
         self._history = history
         self._commits = Commits.of(evidence)
         test = evidence.run.test
-        controllers = test.get("controllers") or evidence.run.nodes
-        self._nodes = tuple(range(1, len(controllers) + 1))
+        self._nodes = tuple(range(1, evidence.controllers + 1))
         brokers = test.get("brokers")
-        count = len(brokers) if isinstance(brokers, list) and brokers else len(controllers)
-        partitions = evidence.setting("default_partitions", 1)
-        self._defaults = {"count": partitions, "factor": min(3, count)}
+        count = len(brokers) if isinstance(brokers, list) and brokers else evidence.controllers
+        factor = min(3, count) if in_virtual_time(test) else 1  # Nodes of hosts use the default.
+        self._defaults = {"count": evidence.setting("default_partitions", 1), "factor": factor}
         self._shown = TakenIn(evidence, history, self._commits)
         self._heard: dict[int | None, list[int]] = {}
         session = session_ns(evidence)
@@ -105,7 +106,6 @@ class _Judge:
 
     def run(self) -> None:
         """Judge every message that has a rule."""
-        capture = self._evidence.run.capture
         rules: dict[str, Callable[[Exchange], None]] = {
             "CreateTopics": self._create,
             "DeleteTopics": self._delete,
@@ -124,8 +124,7 @@ class _Judge:
             "DescribeConfigs": self._read_configs,
             **dict.fromkeys(reads.LOCAL, self._local),
         }
-        messages = capture.messages if capture is not None else []
-        for message in messages:
+        for message in self._evidence.sequence:
             rule = rules.get(message.api)
             if rule is not None and isinstance(message.request, dict):
                 exchange = self._commits.exchange(message)
@@ -135,17 +134,24 @@ class _Judge:
     # --- refusals and effects ---------------------------------------------------------------
 
     def _judge(
-        self, exchange: Exchange, what: str, code: int, codes: Codes, at: State | None = None
+        self,
+        exchange: Exchange,
+        what: str,
+        code: int,
+        codes: Codes,
+        at: State | None = None,
+        accepted: str = "C18",
     ) -> bool:
         """C18: ``code`` is right in a state of the exchange, or in ``at`` if given. Return
-        whether it reports success."""
-        if code == errors.NOT_CONTROLLER and self._is_broker(exchange.message):
+        whether it reports success; ``accepted`` is the rule that forbids a wrong one."""
+        if code == errors.NOT_CONTROLLER and self._evidence.is_broker(exchange.message):
             # Only a broker must look for another controller; clients know no controllers.
             self._report.broken("C18", f"{exchange.where}: {what} with {_name(code)}, as a broker.")
         if code in UNTOLD:
             return False
         states = self._history.states(exchange.low, exchange.high) if at is None else iter((at,))
-        self._report.held("C18")
+        invariant = accepted if code == errors.NONE else "C18"
+        self._report.held(invariant)
         right: set[int] = set()
         for state in states:
             found = codes(state)
@@ -156,7 +162,7 @@ class _Judge:
             right |= found.codes
         names = ", ".join(map(_name, sorted(right)))
         self._report.broken(
-            "C18",
+            invariant,
             f"{exchange.where}: {what} with {_name(code)}; the committed metadata calls for"
             f" {names}.",
         )
@@ -296,7 +302,7 @@ class _Judge:
         def stale(state: State) -> Allowed:
             return Allowed(errors.STALE_BROKER_EPOCH) if speak(state).must else Allowed()
 
-        if not self._judge(exchange, "an ISR", answer["error_code"], stale):
+        if not self._judge(exchange, "an ISR", answer["error_code"], stale, accepted="C2"):
             return
         told = {
             (bytes(topic["topic_id"]), part["partition_index"]): part
@@ -318,9 +324,11 @@ class _Judge:
                 )
                 done = part["error_code"] in (errors.NONE, errors.NEW_LEADER_ELECTED)
                 code = errors.NONE if done else part["error_code"]
-                self._judge(exchange, f"an ISR of {topic_id.hex()}-{number}", code, codes)
+                what = f"an ISR of {topic_id.hex()}-{number}"
+                self._judge(exchange, what, code, codes, accepted="C8")
                 if done:
-                    self._done(exchange, effects.proposed(self._history, exchange, topic_id, part))
+                    wrong = effects.proposed(self._history, exchange, topic_id, proposal, part)
+                    self._done(exchange, wrong)
 
     def _register(self, exchange: Exchange) -> None:
         body, answer = exchange.request, exchange.answer
@@ -354,7 +362,7 @@ class _Judge:
         body, answer = exchange.request, exchange.answer
         codes = partial(refusals.speak, broker_id=body["broker_id"], epoch=body["broker_epoch"])
         what = f"heartbeat of broker {body['broker_id']} epoch {body['broker_epoch']}"
-        if self._judge(exchange, what, answer["error_code"], codes):
+        if self._judge(exchange, what, answer["error_code"], codes, accepted="C2"):
             self._done(exchange, effects.heartbeat(self._history, exchange, answer))
             self._done(exchange, self._departures.heartbeat(exchange), limit=DEPARTURE)
 
@@ -374,7 +382,7 @@ class _Judge:
     def _ids(self, exchange: Exchange) -> None:
         body, answer = exchange.request, exchange.answer
         codes = partial(refusals.speak, broker_id=body["broker_id"], epoch=body["broker_epoch"])
-        if self._judge(exchange, "producer ids", answer["error_code"], codes):
+        if self._judge(exchange, "producer ids", answer["error_code"], codes, accepted="C2"):
             self._done(exchange, effects.block(self._history, exchange, answer))
 
     def _features(self, exchange: Exchange) -> None:
@@ -414,7 +422,7 @@ class _Judge:
         body, answer = exchange.request, exchange.answer
         if any(each["error_code"] in UNTOLD for each in answer["results"]):
             return
-        broker = self._is_broker(exchange.message)
+        broker = self._evidence.is_broker(exchange.message)
         nodes = () if broker else self._nodes
 
         def fault(state: State) -> str | None:
@@ -425,15 +433,12 @@ class _Judge:
         else:
             self._shows(exchange, fault)
 
-    def _is_broker(self, message: Message) -> bool:
-        return message.replier > len(self._nodes)
-
     def _local(self, exchange: Exchange) -> None:
         message, body, answer = exchange.message, exchange.request, exchange.answer
         if answer.get("error_code", errors.NONE) in UNTOLD:
             return
         rule = reads.LOCAL[message.api]
-        listener = "PLAINTEXT" if self._is_broker(message) else None
+        listener = "PLAINTEXT" if self._evidence.is_broker(message) else None
 
         def fault(state: State) -> str | None:
             return rule(state, body, answer, listener)
@@ -448,7 +453,7 @@ class _Judge:
         """C20: the answer of any node shows a state it had applied, and never goes back."""
         self._report.held("C20")
         message = exchange.message
-        serves = message.api != "ApiVersions" and self._is_broker(message)
+        serves = message.api != "ApiVersions" and self._evidence.is_broker(message)
         wrong = self._shown.fault(exchange, fault, serves=serves)
         if wrong is not None:
             self._report.broken("C20", wrong, limit=SHOWN)

@@ -24,15 +24,13 @@ HOLE = (-1, -1, False)
 class BrokerRules:
     """Rules for registrations.
 
-    ``epochs`` are all registrations: (broker id, epoch, offset of the batch). ``states`` are all
-    changes of service: (offset of the batch, broker id, whether it is unfenced), with :data:`HOLE`
-    where a part of the log is missing. ``kept`` holds new incarnations that stay in an ISR or ELR
-    after their registration. By (broker id, epoch) it gives the epoch of the incarnation before
-    (None: there was none) and the partition.
+    ``states`` are all changes of service: (offset of the batch, broker id, whether it is unfenced),
+    with :data:`HOLE` where a part of the log is missing. ``kept`` holds new incarnations that stay
+    in an ISR or ELR after their registration. By (broker id, epoch) it gives the epoch of the
+    incarnation before (None: there was none) and the partition.
     """
 
     def __init__(self, report: Report) -> None:
-        self.epochs: list[tuple[int, int, int]] = []
         self.states: list[tuple[int, int, bool]] = []
         self.fenced: list[tuple[int, int, int]] = []
         """Brokers that were fenced without other changes: (offset of the batch, id, epoch)."""
@@ -48,7 +46,6 @@ class BrokerRules:
         self.states.append(HOLE)
         for broker_id, broker in model.brokers.items():
             self._latest[broker_id] = max(broker.epoch, self._latest.get(broker_id, -1))
-            self.epochs.append((broker_id, broker.epoch, broker.epoch))
 
     def before(self, name: str, fields: Fields, offset: int, model: MetadataModel) -> None:
         """C2: producer ids are given to the registered incarnation only."""
@@ -109,7 +106,6 @@ class BrokerRules:
                 "C1", f"{told}, which is not the offset {step.batch.base} its batch begins at."
             )
         self._latest[broker_id] = max(latest, new.epoch)
-        self.epochs.append((broker_id, new.epoch, step.batch.base))
         self._fresh.append((broker_id, new.epoch, None if old is None else old.epoch))
 
     def batch_end(self, batch: StoredBatch, count: int, model: MetadataModel) -> None:

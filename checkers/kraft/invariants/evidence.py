@@ -92,17 +92,46 @@ class Evidence:
                 moments[numbers[event.node]].add(at)
         for messages in self.messages.values():
             for message in messages:
-                owner = message.replier if message.response is None else message.asker
-                moments.setdefault(owner, set()).add(message.time)
+                owner = message.asker if message.request is None else message.replier
+                times = (message.time,) if message.sent < 0 else (message.sent, message.time)
+                moments.setdefault(owner, set()).update(times)
         return {number: sorted(times) for number, times in moments.items()}
+
+    @cached_property
+    def sequence(self) -> list[Message]:
+        """The captured messages, in order of time.
+
+        A loss of power may cut a trace earlier than the input log beside it. Answers after the end
+        of the trace are left out, since no event shows the state of the node at that time.
+        """
+        if self.run.capture is None:
+            return []
+        if not self.own_inputs:
+            return self.run.capture.messages
+        lives: dict[str, dict[int, tuple[int, int]]] = {}
+        for event in self.run.events:
+            if (at := self.moment(event)) is not None:
+                known = lives.setdefault(event.node, {})
+                first, last = known.get(event.incarnation, (at, at))
+                known[event.incarnation] = min(first, at), max(last, at)
+
+        def traced(message: Message) -> bool:
+            spans = lives.get(self.name(message.replier), {}).values()
+            return any(begin <= message.sent and message.time <= end for begin, end in spans)
+
+        return [
+            message
+            if message.sent < 0 or traced(message)
+            else Message(message.sent, message.asker, message.replier, message.api, message.request)
+            for message in self.run.capture.messages
+        ]
 
     @cached_property
     def messages(self) -> dict[str, list[Message]]:
         """The captured messages by API, in order of time."""
         by_api: dict[str, list[Message]] = {}
-        if self.run.capture is not None:
-            for message in self.run.capture.messages:
-                by_api.setdefault(message.api, []).append(message)
+        for message in self.sequence:
+            by_api.setdefault(message.api, []).append(message)
         return by_api
 
     def of(self, api: str) -> list[Message]:
@@ -114,6 +143,15 @@ class Evidence:
         """The cluster's id as in the first Metadata response; None without one."""
         told = (m.response["cluster_id"] for m in self.of("Metadata") if m.response)
         return next(told, None)
+
+    @cached_property
+    def controllers(self) -> int:
+        """How many nodes are controllers: the first ones, all of them in a run without brokers."""
+        return len(self.run.test.get("controllers") or self.run.nodes)
+
+    def is_broker(self, message: Message) -> bool:
+        """Whether a broker answers, which forwards changes to the active controller."""
+        return message.replier > self.controllers
 
     def name(self, node: int) -> str:
         """Return the name of a node."""

@@ -45,13 +45,12 @@ def check(evidence: Evidence, report: Report) -> None:
     if evidence.trace.gaps:
         return
     standing = Standing.of(evidence)
-    controllers = len(evidence.run.test.get("controllers") or evidence.run.nodes)
     for api in (ADD, REMOVE, DESCRIBE, UPDATE):
         for message in evidence.of(api):
             # Brokers only forward; the answer is judged at the controller that gave it.
             if message.request is None or message.response is None or message.sent < 0:
                 continue
-            if message.replier > controllers or not standing.positions(message):
+            if evidence.is_broker(message) or not standing.positions(message):
                 continue
             if api == UPDATE:
                 if not raises_kraft_version(message.request):

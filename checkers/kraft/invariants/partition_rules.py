@@ -28,10 +28,9 @@ SHRINK_KEEPS_EPOCH = 12
 
 
 class PartitionRules:
-    """``states`` are all states of all partitions, by (topic id, partition, partition epoch)."""
+    """Rules for partitions, one record after the other."""
 
     def __init__(self, report: Report, run: RunData) -> None:
-        self.states: dict[tuple[bytes, int, int], Partition] = {}
         self._report = report
         self._unclean = _asked_unclean(run)
         self._asked = AskedReassignments(run)
@@ -45,8 +44,6 @@ class PartitionRules:
         self._touched.clear()
         self._unfenced = self._fenced = False
         self._leaderless = {k for k, p in model.partitions.items() if p.leader == NO_LEADER}
-        for (topic_id, number), partition in model.partitions.items():
-            self.states[topic_id, number, partition.partition_epoch] = partition
 
     def broker_changed(self, step: Step) -> None:
         """Note that a broker may lead again, or that another must take over its partitions."""
@@ -68,7 +65,6 @@ class PartitionRules:
         assert step.change is not None
         key, old, new = step.change.key, step.change.old, step.change.new
         name = f"{step.model.names.get(key[0])}-{key[1]} at offset {step.offset}"
-        self.states[key[0], key[1], new.partition_epoch] = new
         self._touched.add(key)
         if new.leader == NO_LEADER:
             self._leaderless.add(key)

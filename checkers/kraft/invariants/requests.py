@@ -1,31 +1,28 @@
-"""Brokers' requests and their effects: C2 BrokerEpochFencing, C7, C8 AlterPartitionCAS, C11
-(blocks of producer ids) and C16 SessionFencing, by captured messages."""
+"""Brokers' requests and their effects, by captured messages: C1 (sessions), C7, C11 (blocks of
+producer ids), I24 (when brokers are unfenced)."""
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
+from kraftwreck.checkers.kraft.controller_model.exchanges import Commits
 from kraftwreck.checkers.kraft.invariants.controller import Controller
-from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.limits import STALE_EPOCH, STALE_NS
-from kraftwreck.checkers.kraft.quorum_model.log_chain import Committed
+from kraftwreck.checkers.kraft.invariants.sessions import session_ns
+from kraftwreck.checkers.kraft.recorded.arrived import all_arrived
 from kraftwreck.checkers.kraft.rule import judges
 from kraftwreck.histories.message import Message
 
-_FENCED_APIS = ("BrokerHeartbeat", "AlterPartition", "AllocateProducerIds", "AssignReplicasToDirs")
 
-
-@judges("C2", "C8", "C11")
+@judges("C1", "C7", "C11", "I24")
 def check(evidence: Evidence, report: Report) -> None:
     """Judge the answers to brokers."""
     if not evidence.captured:
         return
     controller = Controller.of(evidence)
-    report.unseen("C8", "no AlterPartition was requested and answered")
-    _stale(evidence, report, controller)
-    _proposals(evidence, report, controller)
+    _twins(evidence, report, controller)
+    _unfenced(evidence, report, controller)
     _blocks(evidence, report)
     _unclean(evidence, report, controller)
 
@@ -33,9 +30,9 @@ def check(evidence: Evidence, report: Report) -> None:
 def _unclean(evidence: Evidence, report: Report, controller: Controller) -> None:
     """C7: a broker after an unclean stop may have lost its log, so it is not eligible to lead."""
     for message in evidence.of("BrokerRegistration"):
-        body, answer = message.request, message.response
-        if body is None or answer is None or answer.get("error_code") != 0:
+        if not _succeeded(message):
             continue
+        body, answer = message.request, message.response
         broker_id, epoch = body["broker_id"], answer["broker_epoch"]
         known = controller.brokers.kept.get((broker_id, epoch))
         if known is not None and body["previous_broker_epoch"] != known[0]:
@@ -47,120 +44,91 @@ def _unclean(evidence: Evidence, report: Report, controller: Controller) -> None
             )
 
 
-def _stale(evidence: Evidence, report: Report, controller: Controller) -> None:
-    """C2: a broker epoch that was never assigned, or is stale, is refused."""
-    given: dict[int, dict[int, int]] = {}
-    for broker_id, epoch, offset in controller.brokers.epochs:
-        given.setdefault(broker_id, {})[epoch] = offset
-    for api in _FENCED_APIS:
-        for message in evidence.of(api):
-            body, answer = message.request, message.response
-            if body is None or answer is None or answer.get("error_code") != 0:
-                continue
-            broker_id, epoch = body["broker_id"], body["broker_epoch"]
-            epochs = given.get(broker_id, {})
-            report.held("C2")
-            told = f"{evidence.name(message.replier)} accepts {api} of broker {broker_id}"
-            if epoch not in epochs:
-                if evidence.log.whole and not evidence.log.missing:
-                    report.broken("C2", f"{told} with epoch {epoch}, which was never assigned.")
-                continue
-            newer = [(e, offset) for e, offset in epochs.items() if e > epoch]
-            for later, offset in newer:
-                since = _committed_at(evidence, evidence.trace.chain.committed.get(offset))
-                if since is not None and message.time > since + STALE_NS:
-                    report.broken(
-                        "C2",
-                        f"{told} with epoch {epoch}, {(message.time - since) / 1e9:.1f} s after "
-                        f"epoch {later} was committed.",
-                        limit=STALE_EPOCH,
-                    )
+def _twins(evidence: Evidence, report: Report, controller: Controller) -> None:
+    """C1: a broker id stays with its incarnation until the session of that incarnation has ended.
 
-
-def _committed_at(evidence: Evidence, entry: Committed | None) -> int | None:
-    if entry is None or entry.event is None:
-        return None
-    return evidence.moment(entry.event)
-
-
-def _proposals(evidence: Evidence, report: Report, controller: Controller) -> None:
-    """C8: an accepted ISR was proposed by the leader of exactly the state it replaced."""
-    if not controller.replay.records:
-        report.unseen("C8", NO_LOG)
-        return
-    epochs = {broker_id: epoch for broker_id, epoch, _ in controller.brokers.epochs}
-    given = {(broker_id, epoch) for broker_id, epoch, _ in controller.brokers.epochs}
-    if not evidence.log.whole or evidence.log.missing:
-        epochs = {}  # Some registrations may be missing: no epoch can be called wrong.
-    for message in evidence.of("AlterPartition"):
-        body, answer = message.request, message.response
-        if body is None or answer is None or answer.get("error_code") != 0:
+    A session begins with each answered heartbeat, also that of a fenced broker, and again with the
+    claim of another controller. On hosts only the clock of one controller is exact, so there it
+    must have answered both the heartbeat and the registration.
+    """
+    if not controller.whole:
+        return  # It may have been unregistered meanwhile.
+    commits = Commits.of(evidence)
+    session = session_ns(evidence)
+    found = [] if evidence.own_inputs else evidence.trace.claims
+    claims = [(e.node, at) for e in found if (at := evidence.moment(e)) is not None]
+    beats: dict[int, list[Message]] = {}
+    for message in evidence.of("BrokerHeartbeat"):
+        if _succeeded(message):
+            beats.setdefault(message.request["broker_id"], []).append(message)
+    for message in filter(_succeeded, evidence.of("BrokerRegistration")):
+        broker_id, epoch = message.request["broker_id"], message.response["broker_epoch"]
+        node, exchange = evidence.name(message.replier), commits.exchange(message)
+        registered = controller.history.brokers.get(broker_id)
+        if registered is None or exchange is None:
             continue
-        answers = {
-            (bytes(topic["topic_id"]), part["partition_index"]): part
-            for topic in answer["topics"]
-            for part in topic["partitions"]
-        }
-        for topic in body["topics"]:
-            for part in topic["partitions"]:
-                key = bytes(topic["topic_id"]), part["partition_index"]
-                done = answers.get(key)
-                if done is not None and done["error_code"] == 0:
-                    report.held("C8")
-                    wrong = _proposal(controller, body["broker_id"], key, part, done)
-                    wrong = wrong or _members(part, epochs, given)
-                    if wrong is not None:
-                        report.broken("C8", _told(evidence, message, key, wrong))
+        for beat in beats.get(broker_id, ()):
+            since, before = beat.sent, beat.request["broker_epoch"]
+            over = evidence.after(node, since, session) <= message.time
+            if before >= epoch or beat.time > message.sent or over:
+                continue
+            taken_over = any(who == node and at > beat.time for who, at in claims)
+            known = commits.exchange(beat)
+            if known is None or not (beat.replier == message.replier or taken_over):
+                continue
+            if None in registered.among(known.low, exchange.high):
+                continue  # An unregistered broker no longer has a session.
+            report.broken(
+                "C1",
+                f"{node} registers broker {broker_id} again (epoch {epoch}) "
+                f"{(message.time - since) / 1e9:.2f} s after a heartbeat of epoch {before}, whose "
+                f"session lasts {session / 1e9:g} s.",
+            )
+            break
 
 
-def _told(evidence: Evidence, message: Message, key: tuple[bytes, int], wrong: str) -> str:
-    return (
-        f"{evidence.name(message.replier)} accepted an ISR of partition {key[1]} of topic id "
-        f"{key[0].hex()} {wrong}"
-    )
+def _succeeded(message: Message) -> bool:
+    """Whether a request of a broker was answered without an error."""
+    return bool(message.request and message.response) and message.response["error_code"] == 0
 
 
-def _proposal(
-    controller: Controller,
-    broker_id: int,
-    key: tuple[bytes, int],
-    part: dict[str, Any],
-    done: dict[str, Any],
-) -> str | None:
-    asked, told = (part["leader_epoch"], part["partition_epoch"]), done["partition_epoch"]
-    before = controller.partitions.states.get((*key, part["partition_epoch"]))
-    after = controller.partitions.states.get((*key, told))
-    if before is not None:
-        if before.leader != broker_id:
-            return f"proposed by broker {broker_id}; its leader then was {before.leader}."
-        if before.leader_epoch != asked[0]:
-            return f"of leader epoch {asked[0]}; it was {before.leader_epoch} then."
-    if told not in (asked[1], asked[1] + 1):
-        return f"proposed at partition epoch {asked[1]} as partition epoch {told}."
-    if after is not None and sorted(after.isr) != sorted(done["isr"]):
-        return f"as {done['isr']}; the committed log holds {list(after.isr)}."
-    return None
+def _unfenced(evidence: Evidence, report: Report, controller: Controller) -> None:
+    """I24: a broker is unfenced once it has reported that it applied its own registration.
 
-
-def _members(
-    part: dict[str, Any], epochs: dict[int, int], given: set[tuple[int, int]]
-) -> str | None:
-    """Members must have an epoch that was assigned to them, or -1 for unknown."""
-    for member in part.get("new_isr_with_epochs") or ():
-        broker_id, epoch = member["broker_id"], member["broker_epoch"]
-        if epoch != -1 and broker_id in epochs and (broker_id, epoch) not in given:
-            return f"with broker {broker_id} epoch {epoch}, which was never assigned."
-    return None
+    The controller that appends the record has got the heartbeat before, by its own clock.
+    """
+    if not all_arrived(evidence.run):
+        return
+    commits = Commits.of(evidence)
+    reported: dict[tuple[int, int], int] = {}
+    for message in evidence.of("BrokerHeartbeat"):
+        body = message.request
+        if body is not None and body["current_metadata_offset"] >= body["broker_epoch"]:
+            key = body["broker_id"], body["broker_epoch"]
+            at = message.time if message.sent < 0 else message.sent
+            reported[key] = min(at, reported.get(key, at))
+    for broker_id, versions in controller.history.brokers.items():
+        for end, before, after in versions.since(-1, 1 << 62):
+            if before is None or after is None or before.epoch != after.epoch:
+                continue
+            if before.fenced and not after.fenced:
+                report.held("I24")
+                at = reported.get((broker_id, after.epoch), 1 << 62)
+                if at > commits.written(end) + commits.blur:
+                    report.broken(
+                        "I24",
+                        f"Broker {broker_id} (epoch {after.epoch}) is unfenced below offset {end} "
+                        "without a heartbeat that it has applied its registration.",
+                    )
 
 
 def _blocks(evidence: Evidence, report: Report) -> None:
     """C11: no two blocks of producer ids overlap."""
     blocks: list[tuple[int, int]] = []
     for message in evidence.of("AllocateProducerIds"):
-        answer = message.response
-        if answer is not None and answer.get("error_code") == 0:
-            begin = answer["producer_id_start"]
-            blocks.append((begin, begin + answer["producer_id_len"]))
+        if _succeeded(message):
+            begin = message.response["producer_id_start"]
+            blocks.append((begin, begin + message.response["producer_id_len"]))
     blocks.sort()
     report.held("C11", len(blocks))
     for (begin, end), (following, _) in pairwise(blocks):

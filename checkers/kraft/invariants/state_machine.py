@@ -12,8 +12,9 @@ from kraftwreck.checkers.kraft.rule import judges, rule
 @rule(
     "I24",
     "AppliedMonotonic",
-    "A broker's reported metadata offset is committed, applied, recent, and never decreases.",
-    "T1 T4",
+    "A broker's reported metadata offset is committed, applied, recent, and never decreases. A "
+    "broker is unfenced once it has reported that it applied its own registration.",
+    "T1 T4 T6",
 )
 @rule(
     "C12",
@@ -83,13 +84,14 @@ def _applied(evidence: Evidence, report: Report) -> None:
             continue
         report.held("I24")
         key, offset = (body["broker_id"], body["broker_epoch"]), body["current_metadata_offset"]
-        if message.sent >= 0 and offset < reached.get(key, offset):
+        sent = message.sent >= 0 and not evidence.own_inputs  # Those have the time of arrival.
+        if sent and offset < reached.get(key, offset):
             report.broken(
                 "I24",
                 f"Broker {key[0]} (epoch {key[1]}) reports metadata offset {offset} after "
                 f"{reached[key]}.",
             )
-        if message.sent >= 0:
+        if sent:
             reached[key] = max(offset, reached.get(key, offset))
         if offset >= evidence.high_watermark >= 0 and not evidence.trace.gaps:
             report.broken(

@@ -52,7 +52,7 @@ def check(evidence: Evidence, report: Report) -> None:
     if min(preferred, unclean) > LONGEST_INTERVAL_NS or evidence.trace.gaps:
         return
     history = Controller.of(evidence).history
-    if not history.whole or evidence.log.missing:
+    if not Controller.of(evidence).whole:
         report.unseen("L12", NO_LOG)
         return
     commits, drift = Commits.of(evidence), slowest(evidence.run.test)

@@ -298,8 +298,7 @@ def _acknowledged(evidence: Evidence, report: Report) -> None:
         report.unseen("C17", NO_MESSAGES)
         return
     sets = [(offset, _set(voters)) for offset, voters in Controller.of(evidence).replay.voters]
-    history = Controller.of(evidence).history
-    if not history.whole or evidence.log.missing:
+    if not Controller.of(evidence).whole:
         report.unseen("C17", NO_LOG)
         return
     commits = Commits.of(evidence)

@@ -7,7 +7,8 @@ The capture is bounded: bytes of records and of snapshots are left out, and beyo
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from operator import attrgetter
 from pathlib import Path
@@ -28,6 +29,7 @@ from kraftwreck.nodes.consensus.effects import (
 )
 from kraftwreck.nodes.consensus.kraft.messages import FetchResponse, FetchSnapshotResponse
 from kraftwreck.nodes.log.batch import BatchError, parse_header, split_batches
+from kraftwreck.nodes.replication.events import FromShell
 from kraftwreck.nodes.server.plain import from_plain
 
 LIMIT = 500_000
@@ -103,13 +105,13 @@ class Capture(Captured):
         request: dict[str, Any] | None,
         response: dict[str, Any] | None,
         sent: int = -1,
-    ) -> None:
-        """Note another request, its answer, or both, as decoded bodies."""
+    ) -> Message | None:
+        """Note another request, its answer, or both, as decoded bodies; return what is kept."""
         if asker < 0 and request is not None:
             asker = request.get("broker_id", -1)
         if api == "Metadata" and response is not None and len(self.messages) >= _MANY:
             response = self._share_topics(response)
-        self._keep(Message(time, asker, replier, api, request, response, sent=sent))
+        return self._keep(Message(time, asker, replier, api, request, response, sent=sent))
 
     def _share_topics(self, response: dict[str, Any]) -> dict[str, Any]:
         """Return an answer to Metadata that shares equal topics with older answers.
@@ -124,11 +126,12 @@ class Capture(Captured):
             return response  # Not of our nodes; it is kept unchanged.
         return {**response, "topics": shared}
 
-    def _keep(self, message: Message) -> None:
+    def _keep(self, message: Message) -> Message | None:
         if len(self.messages) < self._limit:
             self.messages.append(message)
-        else:
-            self.dropped += 1
+            return message
+        self.dropped += 1
+        return None
 
 
 def api_name(kind: type) -> str:
@@ -198,16 +201,15 @@ def read_messages(
         path = run / "nodes" / name / INPUTS
         if path.exists() and name in clocks:
             found = True
-            clock = clocks[name]
-            for now, event in _events(path):
-                _take(capture, clock.time(now) * 1000, node, event)
+            _read(path, capture, node, clocks[name])
     capture.messages.sort(key=lambda message: message.time)
     return capture if found else None
 
 
-def _events(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield (node's clock in µs, event) of each line; a line a crash tore is left out."""
+def _read(path: Path, capture: Capture, node: int, clock: NodeClock) -> None:
+    """Add the messages in the input log of ``node``; a line a crash tore is left out."""
     decode = msgspec.json.Decoder(dict[str, Any]).decode
+    recorded = _Recorded(capture, node)
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
@@ -216,17 +218,58 @@ def _events(path: Path) -> Iterator[tuple[int, Any]]:
                 continue
             try:
                 if "event" in content:
-                    yield int(content["now"]), from_plain(content["event"])
+                    time, event = clock.time(int(content["now"])) * 1000, content["event"]
+                    recorded.step(time, from_plain(event), content.get("answers", ()))
+                else:
+                    recorded.start()
             except (KeyError, TypeError, ValueError) as error:
                 raise HistoryError(f"{path}:{number}: {error}") from error
 
 
-def _take(capture: Capture, time: int, node: int, event: Any) -> None:
-    if isinstance(event, RequestReceived):
-        capture.request(time, node, event.message)
-    elif isinstance(event, ResponseReceived):
-        capture.answer(time, node, event.source, event.message)
-    elif isinstance(event, ApiRequest):
-        capture.api(time, -1, node, event.api, event.body, None)
-    elif isinstance(event, ApiResponseReceived) and event.body is not None:
-        capture.api(time, node, event.source, "", None, event.body)
+class _Recorded:
+    """Adds the inputs of one node to ``capture``, requests together with their answers.
+
+    A step is recorded before its effects are carried out. So its answers count once the process
+    has taken a later step of the quorum: a process that died before sent none of them.
+    """
+
+    def __init__(self, capture: Capture, node: int) -> None:
+        self._capture = capture
+        self._node = node
+        self._asked: dict[int, Message] = {}
+        """The requests without an answer, by token."""
+        self._given: list[tuple[int, Message, Any]] = []
+        """When the last step answered which requests, with the answers as JSON values."""
+
+    def start(self) -> None:
+        """Take in a process start: the requests of the process before are lost."""
+        self._asked.clear()
+        self._given.clear()
+
+    def step(self, time: int, event: Any, answers: Sequence[tuple[int, Any]]) -> None:
+        """Take in a step at ``time`` (ns since the start), and its answers."""
+        if self._given and not isinstance(event, FromShell):
+            for at, message, answer in self._given:
+                message.sent, message.time = message.time, at
+                message.response = from_plain(answer)
+            self._given.clear()
+        self._take(time, event)
+        for token, answer in answers:
+            if token in self._asked:
+                self._given.append((time, self._asked.pop(token), answer))
+
+    def _take(self, time: int, event: Any) -> None:
+        capture, node = self._capture, self._node
+        if isinstance(event, RequestReceived):
+            capture.request(time, node, event.message)
+        elif isinstance(event, ResponseReceived):
+            capture.answer(time, node, event.source, event.message)
+            if type(event.message) is FetchResponse and event.message.records:
+                with suppress(BatchError):  # The node has refused a damaged one.
+                    capture.batches.update(dict.fromkeys(split_batches(event.message.records)))
+        elif isinstance(event, ApiRequest):
+            message = capture.api(time, -1, node, event.api, event.body, None)
+            if message is not None:
+                self._asked[event.token] = message
+        elif isinstance(event, ApiResponseReceived) and event.body is not None:
+            capture.api(time, node, event.source, "", None, event.body)

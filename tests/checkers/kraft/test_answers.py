@@ -13,7 +13,9 @@ from kraftwreck.checkers.kraft.controller_model.state import State, StateHistory
 from kraftwreck.checkers.kraft.invariants import check
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
+from kraftwreck.checkers.kraft.quorum_model.log_chain import Committed
 from kraftwreck.checkers.kraft.recorded.capture import Capture
+from kraftwreck.checkers.kraft.recorded.trace import quorum_model
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.nodes.protocol import errors
 from tests.checkers.breaks import findings
@@ -45,6 +47,27 @@ def tell(
     """n1 has answered a request that was sent at the time ``since``."""
     now = int(quorum.time * SECOND)
     capture.api(now, -1, 1, api, body, answer, int(since * SECOND))
+
+
+def epoch_of(run: RunData, broker_id: int) -> int:
+    known = Controller.of(Evidence(run)).history.brokers[broker_id].at(1 << 62)
+    assert known is not None
+    return known.epoch
+
+
+def registration(broker_id: int) -> dict[str, Any]:
+    versions = {"name": "metadata.version", "min_supported_version": 7, "max_supported_version": 27}
+    return {
+        "broker_id": broker_id,
+        "cluster_id": "c",
+        "incarnation_id": bytes(15) + b"\x07",
+        "is_migrating_zk_broker": False,
+        "log_dirs": [bytes(15) + b"\x88"],
+        "features": [versions],
+        "listeners": [],
+        "rack": None,
+        "previous_broker_epoch": -1,
+    }
 
 
 def create(name: str = "t", **more: Any) -> dict[str, Any]:
@@ -306,7 +329,7 @@ def test_c18_without_brokers_replicas_may_be_put_on_voters(
 def test_c19_a_broker_allowed_to_shut_down_leads_nothing(
     cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any], leads: bool
 ) -> None:
-    epoch = Controller(Evidence(make_run(None, cluster))).brokers.epochs[1][1]
+    epoch = epoch_of(make_run(None, cluster), 2)
     leader = 2 if leads else 1
     cluster.write(records.topic(), records.partition([1, 2], leader=leader))
     body = {"broker_id": 2, "broker_epoch": epoch, "current_metadata_offset": 99,
@@ -374,18 +397,57 @@ def test_c18_a_broker_id_is_free_after_a_session_a_quarter_and_half_a_second(
     """The session of 9 s began when the controller claimed, as the broker said nothing since."""
     (claimed,) = (event.mono / 1e6 for event in cluster.events if event.kind == "claim")
     cluster.time = claimed + silent_s
-    versions = {"name": "metadata.version", "min_supported_version": 7, "max_supported_version": 27}
-    body = {
-        "broker_id": 2,
-        "cluster_id": "c",
-        "incarnation_id": bytes(15) + b"\x07",
-        "is_migrating_zk_broker": False,
-        "log_dirs": [bytes(15) + b"\x88"],
-        "features": [versions],
-        "listeners": [],
-        "previous_broker_epoch": -1,
-    }
+    body = registration(2)
     answer = {"error_code": errors.DUPLICATE_BROKER_REGISTRATION, "broker_epoch": -1}
     tell(capture, cluster, "BrokerRegistration", body, answer, since=cluster.time)
     told = [a.explanation for a in findings(make_run(None, cluster, capture=capture))]
     assert any("although the registered incarnation was silent" in text for text in told) != right
+
+
+BEAT = {"broker_id": 2, "current_metadata_offset": 9, "want_fence": False, "want_shut_down": False}
+ALIVE = {"error_code": 0, "is_fenced": False, "is_caught_up": True, "should_shut_down": False}
+
+
+@pytest.mark.parametrize(
+    ("after_s", "meanwhile", "right"),
+    [
+        (8.7, "", False),
+        (9.1, "", True),
+        (8.7, "unregistered", True),
+        (8.7, "another answered", True),
+        (8.7, "another answered, n1 claimed", False),
+        (8.7, "another answered, n1 claimed, by its own clock", True),
+        (8.7, "part of the log is gone", True),
+    ],
+)
+def test_c1_a_broker_id_stays_with_its_incarnation_for_a_session(
+    cluster: Any,
+    records: Any,
+    capture: Capture,
+    make_run: Callable[..., Any],
+    after_s: float,
+    meanwhile: str,
+    right: bool,
+) -> None:
+    epoch = epoch_of(make_run(None, cluster), 2)
+    replier = 2 if "answered" in meanwhile else 1
+    now = int(cluster.time * SECOND)
+    beat = {**BEAT, "broker_epoch": epoch}
+    capture.api(now, -1, replier, "BrokerHeartbeat", beat, ALIVE, now)
+    capture.own_inputs = "own clock" in meanwhile
+    if "claimed" in meanwhile:
+        cluster.time += 0.2
+        cluster.event("n1", "claim", {"epoch_start": 0})
+        cluster.time -= 0.2
+    if meanwhile == "unregistered":
+        gone = records.record("UnregisterBrokerRecord", broker_id=2, broker_epoch=epoch)
+        cluster.write(gone)
+    cluster.time = now / SECOND + after_s
+    since, again = cluster.time, cluster._end("n1")
+    cluster.write(records.register(2, again, incarnation=7))
+    answer = {"error_code": 0, "broker_epoch": again}
+    tell(capture, cluster, "BrokerRegistration", registration(2), answer, since=since)
+    run = make_run(None, cluster, capture=capture)
+    if "gone" in meanwhile:
+        quorum_model(run).chain.committed[99] = Committed((99, 1), 1, 99, 1, "n1", None)
+    assert ("C1" in broken(run)) is not right

@@ -46,56 +46,83 @@ def beat(
     error: int = 0,
     sent: float | None = None,
 ) -> None:
-    body = {"broker_id": broker, "broker_epoch": epoch, "current_metadata_offset": 0}
-    answer = {"error_code": error}
+    body = {
+        "broker_id": broker,
+        "broker_epoch": epoch,
+        "current_metadata_offset": 0,
+        "want_fence": False,
+        "want_shut_down": False,
+    }
+    state = {"is_fenced": False, "is_caught_up": False, "should_shut_down": False}
     at = -1 if sent is None else int(sent * SECOND)
+    answer = {"error_code": error, **state}
     capture.api(int(time * SECOND), broker, 1, "BrokerHeartbeat", body, answer, at)
 
 
 def alter(
-    capture: Capture, broker: int, isr: list[int], *, asked: int, told: int, leader_epoch: int = 0
+    capture: Capture,
+    brokers: Any,
+    isr: list[int],
+    *,
+    since: float,
+    broker: int = 1,
+    **more: int,
 ) -> None:
-    """``asked`` and ``told`` are partition epochs."""
+    """``more`` has the partition epochs asked for and told, the leader epoch, and broker epochs."""
     part = {
         "partition_index": 0,
-        "leader_epoch": leader_epoch,
-        "new_isr_with_epochs": [],
-        "partition_epoch": asked,
+        "leader_epoch": more.get("leader_epoch", 0),
+        "new_isr_with_epochs": [
+            {"broker_id": each, "broker_epoch": more.get("member", -1)} for each in [1]
+        ],
+        "partition_epoch": more.get("asked", 0),
+        "leader_recovery_state": 0,
     }
-    done = {"partition_index": 0, "error_code": 0, "isr": isr, "partition_epoch": told}
+    done = {
+        "partition_index": 0,
+        "error_code": 0,
+        "isr": isr,
+        "partition_epoch": more.get("told", 1),
+        "leader_id": broker,
+        "leader_epoch": 0,
+        "leader_recovery_state": 0,
+    }
     capture.api(
-        SECOND,
+        int(brokers.time * SECOND),
         broker,
         1,
         "AlterPartition",
         {
             "broker_id": broker,
-            "broker_epoch": 2,
+            "broker_epoch": more.get("epoch", brokers.epochs[broker]),
             "topics": [{"topic_id": TOPIC, "partitions": [part]}],
         },
         {"error_code": 0, "topics": [{"topic_id": TOPIC, "partitions": [done]}]},
+        int(since * SECOND),
     )
 
 
 def test_c2_an_epoch_that_was_never_given(
     brokers: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
-    beat(capture, 1, 1, brokers.epochs[1])
+    now = brokers.time
+    beat(capture, now, 1, brokers.epochs[1], sent=now)
     assert broken(make_run(None, brokers, capture=capture)) == set()
-    beat(capture, 2, 1, 3, error=77)
+    beat(capture, now, 1, 3, error=77, sent=now)
     assert broken(make_run(None, brokers, capture=capture)) == set()
-    beat(capture, 3, 1, 3)
+    beat(capture, now, 1, 3, sent=now)
     assert broken(make_run(None, brokers, capture=capture)) == {"C2"}
 
 
 def test_c2_an_epoch_that_is_over(
     brokers: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
-    again = brokers._end("n1")
+    before, again = brokers.time, brokers._end("n1")
     brokers.write(records.change(isr=[1]), records.register(2, again, incarnation=2))
-    beat(capture, 1, 2, brokers.epochs[2])
+    beat(capture, brokers.time, 2, brokers.epochs[2], sent=before)
     assert broken(make_run(None, brokers, capture=capture)) == set()
-    beat(capture, 20, 2, brokers.epochs[2])
+    brokers.time += 1
+    beat(capture, brokers.time, 2, brokers.epochs[2], sent=brokers.time)
     assert broken(make_run(None, brokers, capture=capture)) == {"C2"}
 
 
@@ -124,35 +151,76 @@ def test_c7_a_broker_after_an_unclean_stop_is_not_eligible(
     assert broken(make_run(None, brokers, capture=capture)) == ({"C7"} if wrong else set())
 
 
-def test_c8_accepted_proposals(
-    brokers: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
-) -> None:
-    brokers.write(records.change(isr=[1]))
-    alter(capture, 1, [1], asked=0, told=1)
-    run = make_run(None, brokers, capture=capture)
-    assert (broken(run), listed(run, "C8")["facts"]) == (set(), 1)
-
-
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "rule"),
     [
-        {"broker": 2, "isr": [1], "asked": 0, "told": 1},
-        {"broker": 1, "isr": [1], "asked": 0, "told": 1, "leader_epoch": 3},
-        {"broker": 1, "isr": [1], "asked": 0, "told": 5},
-        {"broker": 1, "isr": [1, 2], "asked": 0, "told": 1},
+        ({}, None),
+        ({"broker": 2}, "C8"),
+        ({"leader_epoch": 3}, "C8"),
+        ({"told": 5}, "C19"),
+        ({"isr": [1, 2]}, "C19"),
+        ({"member": 3}, "C8"),
+        ({"epoch": 3}, "C2"),
     ],
-    ids=["not the leader", "another leader epoch", "another state", "another ISR"],
+    ids=[
+        "right",
+        "not the leader",
+        "another leader epoch",
+        "another state",
+        "another ISR",
+        "an older epoch of a member",
+        "an older epoch of the leader",
+    ],
 )
-def test_c8_proposals_that_were_not_to_be_accepted(
+def test_c8_proposals_that_are_accepted(
     brokers: Any,
     records: Any,
     capture: Capture,
     make_run: Callable[..., Any],
     wrong: dict[str, Any],
+    rule: str | None,
 ) -> None:
+    since = brokers.time
     brokers.write(records.change(isr=[1]))
-    alter(capture, **wrong)
-    assert broken(make_run(None, brokers, capture=capture)) - {"C2"} == {"C8"}
+    alter(capture, brokers, since=since, **{"isr": [1], **wrong})
+    run = make_run(None, brokers, capture=capture)
+    assert broken(run) - ({"C19"} if "broker" in wrong else set()) == ({rule} if rule else set())
+    assert rule or listed(run, "C8")["facts"] == 1
+
+
+@pytest.mark.parametrize(
+    ("offset", "late_s", "own", "right"),
+    [
+        (0, 0.0, False, True),
+        (-1, 0.0, False, False),
+        (0, 5.0, False, False),
+        (0, 0.0, True, True),
+        (0, 5.0, True, False),
+    ],
+)
+def test_i24_a_broker_is_unfenced_after_it_has_applied_its_registration(
+    brokers: Any,
+    records: Any,
+    capture: Capture,
+    make_run: Callable[..., Any],
+    offset: int,
+    late_s: float,
+    own: bool,
+    right: bool,
+) -> None:
+    """By its heartbeat, which need not be answered; later ones say nothing of this."""
+    for broker in (1, 2):
+        epoch = brokers.epochs[broker]
+        body = {"broker_id": broker, "broker_epoch": epoch}
+        body["current_metadata_offset"] = epoch + (offset if broker == 2 else 0)
+        at = int(late_s * SECOND) if broker == 2 else 0
+        capture.api(at, broker, 1, "BrokerHeartbeat", body, None, -1 if own else at)
+    capture.own_inputs = own
+    brokers.time += 9
+    brokers.write(brokers.later)
+    run = make_run(None, brokers, capture=capture, simulated=not own)
+    told = [a.explanation for a in findings(run) if a.type == "I24" and "unfenced" in a.explanation]
+    assert [text[:8] for text in told] == ([] if right else ["Broker 2"])
 
 
 def test_c11_two_blocks_that_overlap(

@@ -155,24 +155,3 @@ def test_i14_a_broker_that_loses_power_need_not_have_fsynced(
     run = make_run(None, quorum, brokers=list(brokers))
     run.test["faults"] = list(faults)
     assert ("I14" not in kinds(check(run))) is holds
-
-
-def test_c19_an_acknowledged_topic_without_a_record(
-    cluster: Any, records: Any, history: Any, make_run: Callable[..., Any]
-) -> None:
-    history.did(0, "create", "t", key="t")
-    assert check(make_run(history, cluster)).anomalies == []
-    history.did(0, "create", "lost", key="lost")
-    (lost,) = check(make_run(history, cluster)).anomalies
-    assert (lost.type, lost.operations) == ("C19", [2, 3])
-
-
-def test_c19_is_judged_in_any_workload_by_the_names_of_topics(
-    cluster: Any, records: Any, history: Any, make_run: Callable[..., Any]
-) -> None:
-    history.did(0, "delete", "t", key="t")
-    assert "C19" in kinds(check(make_run(history, cluster, workload="theirs")))
-    cluster.write(records.remove_topic())
-    history.did(0, "create", 7, key=1)
-    found = kinds(check(make_run(history, cluster, workload="theirs")))
-    assert "C19" not in found, "the key of a register is no name of a topic"

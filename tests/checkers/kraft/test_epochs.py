@@ -133,14 +133,3 @@ def test_client_claims_alone_show_a_deposed_leader(
     history.time += 6
     claim(history, 1, 1)
     assert findings(make_run(history, quorum), check)
-
-
-def test_without_clocks_only_clients_are_believed(
-    quorum: Any, make_run: Callable[..., Any]
-) -> None:
-    quorum.one_epoch()
-    quorum.elect("n2", 2, ["n3"])
-    quorum.time += 10
-    quorum.append("n1", 1)
-    assert findings(make_run(None, quorum), check)
-    assert check(make_run(None, quorum, clock={})).valid is True

@@ -9,6 +9,7 @@ import pytest
 
 from kraftwreck.checkers.kraft.controller_model.exchanges import Commits
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
+from kraftwreck.checkers.kraft.recorded.capture import Capture
 from kraftwreck.histories.message import Message
 
 SECOND = 1_000_000_000
@@ -57,3 +58,51 @@ def test_commits_count_from_the_earliest_trace_though_events_are_listed_node_by_
     last_append = max(e.mono for e in quorum.events if e.kind == "append" and e.node == "n2")
     assert written <= last_append
     assert commits.written(end) == last_append * 1000
+
+
+def test_the_clock_of_a_node_decides_what_its_answers_may_show(
+    quorum: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    """In its own input log no commit is before or after an answer by an error of clocks."""
+    quorum.one_epoch()
+    capture.own_inputs = True
+    quorum.time = 2
+    before = quorum.at["n1"]["hw"]
+    quorum.append("n1", 1)
+    quorum.commit("n1")
+    end, at = quorum.at["n1"]["hw"], quorum.events[-1].mono * 1000
+    commits = Commits(Evidence(make_run(None, quorum, capture=capture)))
+
+    def ends(sent: int, time: int) -> tuple[int, int] | None:
+        exchange = commits.exchange(Message(time, 9, 1, "DeleteTopics", {}, {}, sent=sent))
+        return None if exchange is None else (exchange.low, exchange.high)
+
+    assert ends(at - 3000, at - 1000) == (before, before)
+    assert ends(at - 1000, at) == (before, end)
+    assert ends(at, at + 1000) == (before, end), "the request may have come first in its step"
+    assert ends(at + 1000, at + 1000) == (end, end)
+
+
+def test_an_answer_after_the_end_of_its_nodes_trace_does_not_count(
+    quorum: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    capture.own_inputs = True
+    last = max(event.mono for event in quorum.events if event.node == "n1") * 1000
+    for time in (last, last + 1000):
+        capture.api(time, -1, 1, "DeleteTopics", {}, {}, last - 1000)
+    kept, cut = Evidence(make_run(None, quorum, capture=capture)).sequence
+    assert (kept.response, kept.time, kept.sent) == ({}, last, last - 1000)
+    assert (cut.response, cut.time, cut.sent) == (None, last - 1000, -1)
+
+
+def test_a_request_and_its_answer_are_two_steps_of_the_node_that_answers(
+    quorum: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    capture.own_inputs = True
+    last = max(event.mono for event in quorum.events if event.node == "n1") * 1000
+    capture.api(last, -1, 1, "DeleteTopics", {}, {}, last - 500)
+    steps = Evidence(make_run(None, quorum, capture=capture)).steps
+    assert {last - 500, last} <= set(steps[1])
+    assert -1 not in steps

@@ -327,23 +327,6 @@ def test_operations_that_failed_in_the_controller(
     assert broken(make_run(None, quorum)) == {"controller-error", "C24"}, "and it still leads"
 
 
-def test_i18_a_leader_that_outlives_its_successor(
-    quorum: Any, make_run: Callable[..., Any], make_fault: Callable[..., Any]
-) -> None:
-    quorum.one_epoch()
-    quorum.elect("n2", 2, ["n3"])
-    quorum.time += 4
-    quorum.append("n1", 1)
-    assert broken(make_run(None, quorum)) == set(), "within 3 s and the slack"
-    quorum.time += 2
-    quorum.append("n1", 1)
-    assert broken(make_run(None, quorum)) == {"I18"}
-    paused = make_fault(1, "pause", 0.5, 5.9, "n1")
-    assert broken(make_run(None, quorum, faults=paused)) == set(), "it could not resign"
-    early = make_fault(1, "pause", 2.0, 3.0, "n1")
-    assert broken(make_run(None, quorum, faults=early)) == {"I18"}, "it had time before and after"
-
-
 def test_i25_deliveries_out_of_order(quorum: Any, make_run: Callable[..., Any]) -> None:
     quorum.one_epoch()
     again = next(e for e in quorum.events if e.node == "n3" and e.kind == "commit")

@@ -235,16 +235,6 @@ def test_c16_allows_a_session_and_a_quarter_and_three_seconds(
     assert found(run, "C16") is not right
 
 
-@pytest.mark.parametrize(("after_s", "right"), [(4.8, True), (5.2, False)])
-def test_c2_a_request_of_an_older_epoch_is_under_way_for_five_seconds_at_most(
-    cluster: Any, records: Any, capture: Capture, make_run: MakeRun, after_s: float, right: bool
-) -> None:
-    again = cluster._end("n1")
-    cluster.write(records.register(2, again, incarnation=2))
-    beat(cluster, capture, 2, cluster.time + after_s)
-    assert found(make_run(None, cluster, capture=capture), "C2") is not right
-
-
 @pytest.mark.parametrize(("since_s", "right"), [(1.4, False), (1.6, True)])
 def test_l10_judges_half_the_timeout(
     quorum: Any, capture: Capture, make_run: MakeRun, since_s: float, right: bool
@@ -272,22 +262,6 @@ def test_l11_allows_an_interval_a_fetch_and_three_seconds(
     quorum.append("n1", 1)
     settings = {"retention_bytes": 1, "clean_interval_ms": 500, "fetch_timeout_ms": 2000}
     assert found(make_run(None, quorum, knobs={"node": settings}), "L11") is not right
-
-
-@pytest.mark.parametrize(("silent_s", "right"), [(5.9, True), (6.1, False)])
-def test_i18_allows_three_seconds_on_top_of_the_timeout(
-    quorum: Any, capture: Capture, make_run: MakeRun, silent_s: float, right: bool
-) -> None:
-    """Two for the way of requests and one for that of captured answers."""
-    quorum.one_epoch()
-    elected = next(event for event in quorum.events if event.kind == "elected")
-    begin = elected.mono * 1000
-    request = FetchRequest(None, 3, bytes(16), 500, 1 << 20, 1, 2, 1, 2)
-    answer = FetchResponse(0, 0, 1, 1, 2, 0, -1, -1, -1, -1, b"")
-    capture.exchange(begin + 20 * SECOND, 3, 2, request, answer, begin + 20 * SECOND)
-    quorum.time = begin / 1e9 + silent_s
-    quorum.event("n1", "hw")
-    assert found(make_run(None, quorum, capture=capture), "I18") is not right
 
 
 SLOW = {"latency_max": 5000, "fsync_max": 500, "slow_factor": 1, "node": {}}

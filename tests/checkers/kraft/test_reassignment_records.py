@@ -15,10 +15,11 @@ NOT_CONTROLLER, TIMED_OUT, NOT_ELIGIBLE = 41, 7, 39
 
 @pytest.fixture
 def judged(cluster: Any, capture: Capture, make_run: Callable[..., Any]) -> Callable[[], set[str]]:
-    """Judges the cluster with all requests that arrived, after n1 was asked for each."""
+    """Judges the cluster with all requests that arrived, after n1 was asked for each; none of them
+    creates the topic or unfences a broker."""
 
     def judge() -> set[str]:
-        return broken(make_run(None, cluster, capture=capture, simulated=True)) - {"C21"}
+        return broken(make_run(None, cluster, capture=capture, simulated=True)) - {"C21", "I24"}
 
     return judge
 
