@@ -117,6 +117,8 @@ class _Peer:
         except (ProtocolError, ShapeError) as error:
             say(f"node {self._id} sent an invalid answer: {error}")
             self.link.close()
+        if self._task is asyncio.current_task():
+            self._task = None  # The answer may cause the next request at once.
         self._submit(ResponseReceived(self._id, correlation, response))
 
     async def _exchange(self, correlation: int, message: Message) -> Message:

@@ -143,6 +143,27 @@ def test_a_message_goes_to_its_endpoint_whatever_the_address_book_says() -> None
     run(scenario)
 
 
+def test_a_request_that_an_answer_causes_at_once_uses_the_same_connection() -> None:
+    async def scenario() -> None:
+        async with Remote({"Vote": GRANTED}) as here:
+            inbox = Inbox()
+
+            def submit(event: Event) -> None:
+                inbox.submit(event)
+                if isinstance(event, ResponseReceived) and event.correlation < 8:
+                    ways.send(Send(2, event.correlation + 1, VOTE))
+
+            ways = Peers(1, {2: here.endpoint}, ANYWHERE, 2000, submit)
+            ways.send(Send(2, 5, VOTE))
+            for correlation in range(5, 9):
+                expected = VoteResponse(0, 0, -1, 7, True)
+                assert await inbox.next() == ResponseReceived(2, correlation, expected)
+            assert here.connections == 1
+            await ways.close()
+
+    run(scenario)
+
+
 def test_without_an_endpoint_the_address_book_is_asked() -> None:
     async def scenario() -> None:
         async with Remote({"Vote": GRANTED}) as here:
