@@ -1,4 +1,4 @@
-"""The run whose report the front page shows is found again by the command beneath the picture."""
+"""What the front page says of this project is true today."""
 
 from __future__ import annotations
 
@@ -18,3 +18,18 @@ def test_the_stale_read_of_the_picture_is_found_by_its_command(
     ended = kraftwreck(*command.split(), "--store", tmp_path)
     assert ended.code == 1, "the run is INVALID"
     assert re.search(r"^ *linearizable +INVALID 1 anomal", ended.out + ended.err, re.MULTILINE)
+
+
+def test_the_number_of_rules_is_that_of_the_pages_which_list_them() -> None:
+    pages = [(ROOT / "docs" / name).read_text() for name in ("invariants.md", "simulator.md")]
+    ids = {
+        found for page in pages for found in re.findall(r"^\| ([CDFIL]\d+) \|", page, re.MULTILINE)
+    }
+    assert f"| {len(ids)} by id:" in (ROOT / "README.md").read_text()
+
+
+def test_the_number_of_bugs_of_records_is_that_of_the_table() -> None:
+    page = (ROOT / "docs/mutants.md").read_text().partition("## Bugs of records")[2]
+    rows = re.findall(r"^\| D\d+ .*$", page, re.MULTILINE)
+    found = [row for row in rows if "| not found" not in row]
+    assert f"Of records {len(found)} of {len(rows)}," in (ROOT / "README.md").read_text()
