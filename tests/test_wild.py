@@ -13,6 +13,7 @@ import pytest
 from bench import wild
 from bench.wild import FILE, FRONT, PAGE, RECORDS, TESTS, as_promised, installed, keep, page
 from bench.wild import Test as WildTest
+from bench.wild_first_hit import Pair, row_of, summary
 from bench.wild_records import merged, write
 from kraftwreck.reports.store.verdict_table import BEGIN, END
 
@@ -136,3 +137,9 @@ def test_runs_of_the_store_and_kept_ones_are_not_made_again(
     kept = [record(FRESH, seed, True) for seed in range(1, 7)]
     wild.run_all(tmp_path, 8, " ".join(FRESH.words), kept)
     assert made == [1008]
+
+
+def test_the_first_hit_is_compared_by_medians_of_the_row_that_finds_the_bug() -> None:
+    assert row_of("3.5.0").least == 7
+    pairs = [Pair(160.0, 1, 5.0, 2.0), Pair(400.0, 2, 50.0, 3.0), Pair(150.0, 1, 20.0, 2.0)]
+    assert summary(pairs) == "| **median 160.0** | 4 | **20.0** | **8.0** | |"

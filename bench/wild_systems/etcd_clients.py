@@ -14,8 +14,7 @@ from my_etcd import Etcd
 from kraftwreck.api import GoModule, OptionError
 from kraftwreck.harness.deploy.cache import ArtefactCache
 
-SOURCES = Path(__file__).with_name("etcd_go")
-FILES = ("go.mod", "go.sum", "main.go", "load.go")
+SOURCES = "etcd_go"
 PROGRAM = "etcd-client"
 GO_VERBS = ("read", "write", "cas")
 
@@ -42,13 +41,16 @@ class EtcdClients(Etcd):  # type: ignore[misc]  # a page has it, no file
             self.helper = (program, *reads)
 
 
-def module() -> GoModule:
-    """Return the client in Go as an artefact. Raises OptionError if its sources are missing."""
-    try:
-        files = {name: (SOURCES / name).read_text() for name in FILES}
-    except OSError as error:
-        raise OptionError(f"the client in Go: {error.strerror}: {error.filename}") from None
-    return GoModule(name=PROGRAM, program=PROGRAM, files=files)
+def module(folder: str = SOURCES, program: str = PROGRAM) -> GoModule:
+    """Return a program in Go from a folder beside this file, by default the client.
+
+    Raises OptionError if its sources are missing.
+    """
+    sources = Path(__file__).with_name(folder)
+    found = sorted(each for pattern in ("go.*", "*.go") for each in sources.glob(pattern))
+    if not found:
+        raise OptionError(f"{program}: {sources} has no sources in Go")
+    return GoModule(name=program, program=program, files={f.name: f.read_text() for f in found})
 
 
 SYSTEM = EtcdClients()
