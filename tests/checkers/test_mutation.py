@@ -1,12 +1,22 @@
-"""``bench.checker_mutants`` finds constants, bounds and comparisons, and changes one of them."""
+"""``bench.checker_mutants`` mutates constants, bounds and comparisons of checkers."""
 
 from __future__ import annotations
 
 import ast
+from pathlib import Path
+from types import FunctionType, SimpleNamespace
+from typing import cast
 
 import pytest
 
-from bench.checker_mutants import Mutant, mutate, places
+from bench import checker_mutants
+from bench.checker_mutants import Record
+from bench.mutation.globals import bindings, rebind
+from bench.mutation.places import ROOT, Mutant, mutants_of, mutate, places
+from bench.mutation.reach import Reached, reaching
+from bench.mutation.swap import functions, replacements, swap
+from kraftwreck.checkers import findings
+from kraftwreck.checkers.calls import Call
 
 SOURCE = """
 LIMIT = 10
@@ -45,7 +55,76 @@ def test_places_are_found_outside_of_messages() -> None:
     ],
 )
 def test_a_mutant_has_one_change(index: int, kind: str, change: str, expected: str) -> None:
-    tree = mutate(SOURCE, Mutant("a.py", kind, index, "", "", change, 0, 1))
+    tree = mutate(SOURCE, Mutant("a.py", kind, index, "", "", change, 0, 0, 1))
     before = ast.unparse(ast.parse(SOURCE)).splitlines()
     after = ast.unparse(tree).splitlines()
     assert [line.strip() for line in after if line not in before] == [expected]
+
+
+def mutant_of(path: str, scope: str, change: str) -> Mutant:
+    found = [m for m in mutants_of(ROOT / path) if m.scope == scope and m.change == change]
+    return found[0]
+
+
+def test_a_mutant_is_put_into_an_imported_function_and_taken_out_again() -> None:
+    mutant = mutant_of("checkers/calls.py", "Call.indices", "Lt to LtE")
+    function = vars(Call)["indices"].fget
+    assert isinstance(function, FunctionType)
+    before = function.__code__
+    try:
+        assert swap(functions()[mutant.path], replacements(mutant)) == 1
+        assert function.__code__.co_code != before.co_code
+    finally:
+        function.__code__ = before
+
+
+def test_a_constant_of_a_module_cannot_be_put_into_its_functions() -> None:
+    assert replacements(mutant_of("checkers/findings.py", "KEPT", "doubled")) == {}
+
+
+def test_a_constant_gets_another_value_where_functions_alone_use_it() -> None:
+    bound = bindings(mutant_of("checkers/findings.py", "KEPT", "doubled"))
+    assert bound is not None
+    try:
+        assert rebind(bound, 20) >= 1
+        assert findings.KEPT == 20
+    finally:
+        rebind(bound, 10)
+    # Parameters of a test are made from this one.
+    assert bindings(mutant_of("checkers/jepsen/judgement.py", "SHOWN", "doubled")) is None
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_tests_that_reach_the_line_run_and_others_that_share_a_fixture_with_them(
+    tmp_path: Path, shares: bool
+) -> None:
+    (tmp_path / "a.py").write_text('@pytest.fixture(scope="module")' if shares else "")
+    mutant = mutant_of("checkers/calls.py", "Call.indices", "Lt to LtE")
+    lines = {mutant.path: [mutant.line]}
+    reached = {
+        "a.py::other": Reached(0.1, True, {}),
+        "a.py::slow": Reached(0.9, True, lines),
+        "a.py::quick": Reached(0.2, True, lines),
+        "a.py::failing": Reached(0.0, False, lines),
+        "b.py::unrelated": Reached(0.1, True, {mutant.path: [mutant.line + 100]}),
+    }
+    items = [
+        cast("pytest.Item", SimpleNamespace(nodeid=name, path=tmp_path / name.partition("::")[0]))
+        for name in reached
+    ]
+    found = [item.nodeid for item in reaching({mutant.path: {mutant.line}}, items, reached)]
+    assert found == ["a.py::quick", "a.py::slow", *["a.py::other"] * shares]
+
+
+def test_every_equivalent_mutant_exists() -> None:
+    checker_mutants.equivalents()
+
+
+def test_the_score_leaves_out_equivalent_mutants() -> None:
+    keys = [f"checkers/a.py :: f :: comparison :: x < {n} :: Lt to LtE :: 1" for n in range(4)]
+    record: Record = {keys[0]: True, keys[1]: True, keys[2]: False, keys[3]: False}
+    page = checker_mutants.page(record, {keys[3]: "It is the same."})
+    assert "| checkers/a.py | comparison | 4 | 1 | 2 | 67 % |" in page
+    survivors, _, same = page.partition("## Survivors")[2].partition("## Equivalent mutants")
+    assert "x < 2" in survivors and "x < 3" not in survivors
+    assert "- It is the same.\n  - `checkers/a.py` f, comparison: `x < 3` Lt to LtE" in same

@@ -63,7 +63,9 @@ def wrong(shutdown: Shutdown, make_run: Callable[..., Any]) -> Callable[[], list
     return judge
 
 
-@pytest.mark.parametrize(("third", "right"), [(0, True), (5, True), (-2, False), (None, False)])
+@pytest.mark.parametrize(
+    ("third", "right"), [(0, True), (5, True), (-1, True), (-2, False), (None, False)]
+)
 def test_a_broker_may_shut_down_once_all_active_brokers_have_caught_up(
     shutdown: Shutdown, wrong: Callable[[], list[str]], third: int | None, right: bool
 ) -> None:
@@ -91,7 +93,9 @@ def test_an_inactive_broker_need_not_catch_up(
     assert wrong() == []
 
 
-@pytest.mark.parametrize(("third", "right"), [(9, False), (-1, True), (None, True)])
+@pytest.mark.parametrize(
+    ("third", "right"), [(9, False), (2, False), (1, True), (-1, True), (None, True)]
+)
 def test_a_broker_that_leads_nothing_must_be_allowed_to_shut_down(
     shutdown: Shutdown, wrong: Callable[[], list[str]], third: int | None, right: bool
 ) -> None:

@@ -1,0 +1,1 @@
+"""Mutation of single places in source files, and the tests that reach them."""

@@ -1,0 +1,189 @@
+"""The constants, bounds and comparisons of a source file, and their mutants.
+
+* ``constant``: a number of a module or class is halved and doubled; a power of two from 2**60 on
+  stands for "for ever" and is left alone, as any larger number is the same;
+* ``bound``: a number in a comparison, a sum or a call of min or max is halved and doubled;
+* ``comparison``: ``<`` becomes ``<=``, ``>`` becomes ``>=``, and back.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+KINDS = ("constant", "bound", "comparison")
+ENDLESS = 1 << 60
+FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one module; ``key`` stays the same when lines move."""
+
+    path: str
+    kind: str
+    index: int
+    scope: str
+    text: str
+    change: str
+    line: int
+    last_line: int
+    number: int
+
+    @property
+    def key(self) -> str:
+        """Return what names the mutant in the record."""
+        parts = (self.path, self.scope, self.kind, self.text, self.change, str(self.number))
+        return " :: ".join(parts)
+
+
+def number(node: ast.AST) -> float | None:
+    """Return the value of a numeric expression without names (``10``, ``1 << 20``), else None."""
+    allowed = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
+    if not all(isinstance(each, allowed) for each in ast.walk(node)):
+        return None
+    try:
+        value = eval(compile(ast.Expression(node), "", "eval"), {})  # type: ignore[arg-type]  # noqa: S307
+    except (TypeError, ArithmeticError):
+        return None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def changed(value: float, how: str) -> float:
+    """Return ``value`` halved or doubled; whole numbers stay whole."""
+    if how == "doubled":
+        return value * 2
+    return value // 2 if isinstance(value, int) else value / 2
+
+
+Place = tuple[ast.AST, str, str, str, tuple[ast.AST, str, int | None]]
+"""A node, its kind, its scope, its text, and where its parent holds it (field, index)."""
+
+
+def places(tree: ast.Module) -> Iterator[Place]:
+    """Yield everything that can be mutated, in the order of the source."""
+    yield from _of_block(tree, "")
+
+
+def _of_block(block: ast.AST, scope: str) -> Iterator[Place]:
+    for node in ast.iter_child_nodes(block):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            inner = f"{scope}.{node.name}" if scope else node.name
+            yield from _of_block(node, inner)
+            continue
+        value = getattr(node, "value", None)
+        at_rest = not isinstance(block, ast.FunctionDef)
+        if at_rest and isinstance(node, ast.Assign | ast.AnnAssign) and value is not None:
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            name = f"{scope}.{ast.unparse(target)}" if scope else ast.unparse(target)
+            if number(value) is not None:
+                yield value, "constant", name, ast.unparse(value), (node, "value", None)
+                continue
+            for parent, field, position, inside in _children(value):
+                if number(inside) is not None and isinstance(parent, ast.BinOp):
+                    held = (parent, field, position)
+                    yield inside, "constant", name, ast.unparse(value), held
+            continue
+        yield from _of_code(node, scope)
+
+
+def _of_code(code: ast.AST, scope: str) -> Iterator[Place]:
+    if isinstance(code, ast.FunctionDef | ast.ClassDef):
+        yield from _of_block(code, f"{scope}.{code.name}")
+        return
+    if isinstance(code, ast.JoinedStr | ast.Raise):
+        return  # a message
+    if isinstance(code, ast.Compare):
+        for place, operator in enumerate(code.ops):
+            if type(operator) in FLIPPED:
+                text = ast.unparse(code)
+                yield operator, "comparison", scope, text, (code, "ops", place)
+    for parent, field, position, child in _direct(code):
+        if number(child) is not None and _is_bound(parent, field):
+            yield child, "bound", scope, ast.unparse(parent), (parent, field, position)
+        else:
+            yield from _of_code(child, scope)
+
+
+def _is_bound(parent: ast.AST, field: str) -> bool:
+    if isinstance(parent, ast.Compare):
+        return any(type(operator) in FLIPPED for operator in parent.ops)
+    if isinstance(parent, ast.Call):
+        name = parent.func.id if isinstance(parent.func, ast.Name) else ""
+        return field == "args" and name in ("min", "max")
+    return isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add | ast.Sub)
+
+
+def _direct(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:
+    for field, value in ast.iter_fields(node):
+        if isinstance(value, ast.AST):
+            yield node, field, None, value
+        elif isinstance(value, list):
+            for position, each in enumerate(value):
+                if isinstance(each, ast.AST):
+                    yield node, field, position, each
+
+
+def _children(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:
+    for found in _direct(node):
+        yield found
+        yield from _children(found[3])
+
+
+def mutants_of(path: Path) -> list[Mutant]:
+    """Return the mutants of one source file."""
+    found: list[Mutant] = []
+    seen: Counter[tuple[str, ...]] = Counter()
+    name = str(path.relative_to(ROOT))
+    for index, (node, kind, scope, text, (parent, _, _)) in enumerate(
+        places(ast.parse(path.read_text()))
+    ):
+        line, last = getattr(parent, "lineno", 0), getattr(parent, "end_lineno", 0)
+        if kind == "comparison":
+            changes = [f"{type(node).__name__} to {FLIPPED[type(node)].__name__}"]  # type: ignore[index]
+        else:
+            value = number(node) or 0
+            if isinstance(value, int) and value >= ENDLESS and value & (value - 1) == 0:
+                continue
+            changes = [how for how in ("halved", "doubled") if changed(value, how) != value]
+            text = f"{ast.unparse(node)} in {text}" if kind == "bound" else text
+        for change in changes:
+            seen[key := (scope, kind, text, change)] += 1
+            found.append(Mutant(name, kind, index, scope, text, change, line, last, seen[key]))
+    return found
+
+
+def mutate(source: str, mutant: Mutant) -> ast.Module:
+    """Return the syntax tree of ``source`` with one change."""
+    tree = ast.parse(source)
+    node, kind, _, _, (parent, field, position) = list(places(tree))[mutant.index]
+    new: ast.AST
+    if kind == "comparison":
+        new = FLIPPED[type(node)]()  # type: ignore[index]
+    else:
+        new = ast.copy_location(ast.Constant(changed(number(node) or 0, mutant.change)), node)
+    if position is None:
+        setattr(parent, field, new)
+    else:
+        getattr(parent, field)[position] = new
+    return ast.fix_missing_locations(tree)
+
+
+def value_of(mutant: Mutant) -> float | None:
+    """Return the value of a mutated constant, None if it is made from others."""
+    tree = mutate((ROOT / mutant.path).read_text(), mutant)
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Name) and target.id == mutant.scope:
+                return number(node.value)
+    return None

@@ -1,0 +1,106 @@
+"""Rules of the quorum's model, judged right at their edges."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kraftwreck.checkers.kraft.quorum_model.election_rules import (
+    leader_has_a_majority,
+    voters_change_one_at_a_time,
+)
+from kraftwreck.checkers.kraft.quorum_model.log_chain import Election, LogChain
+from kraftwreck.checkers.kraft.quorum_model.log_rules import (
+    delivers_in_order,
+    leader_commits_its_epoch_first,
+    snapshot_is_named_by_a_commit,
+)
+from kraftwreck.checkers.kraft.quorum_model.replica import Replica
+from kraftwreck.histories.trace import TraceEvent
+
+NOBODY: Any = SimpleNamespace()
+
+
+def event(kind: str = "hw", hw: int = -1, **detail: Any) -> TraceEvent:
+    return cast(TraceEvent, SimpleNamespace(kind=kind, hw=hw, epoch=3, node="n1", detail=detail))
+
+
+def replica(**known: Any) -> Replica:
+    return cast(Replica, SimpleNamespace(name="n1", **known))
+
+
+def chain_of(*batches: tuple[int, int, int, int]) -> LogChain:
+    """Commit batches of (base, epoch, last, epoch of the node that shows it)."""
+    chain = LogChain(lambda *_: None)
+    for base, epoch, last, at_epoch in batches:
+        chain.commit("n1", base, epoch, last, 0, at_epoch, None)
+    return chain
+
+
+@pytest.mark.parametrize(("votes", "enough"), [([1, 2], False), ([1, 2, 3], True)])
+def test_half_of_the_voters_is_no_majority(votes: list[int], enough: bool) -> None:
+    four = replica(voters=dict.fromkeys((1, 2, 3, 4), ""))
+    found = leader_has_a_majority(NOBODY, four, event("elected", granting=votes))
+    assert (found is None) is enough
+
+
+@pytest.mark.parametrize(("hw", "early"), [(10, True), (11, False)])
+def test_voters_change_after_a_commit_beyond_the_epochs_start(hw: int, early: bool) -> None:
+    quorum: Any = SimpleNamespace(
+        changed_voters=lambda *_: ({1: "a"}, {1: "a", 2: "b"}), voter_requests=None
+    )
+    leader = replica(voters_offset=2, epoch_start=10, epoch_start_of=3, level=1)
+    found = voters_change_one_at_a_time(quorum, leader, event("voters", hw, offset=12))
+    assert bool(found) is early
+
+
+@pytest.mark.parametrize(
+    ("hw", "start", "early"), [(-1, 0, False), (0, 0, True), (7, 7, True), (8, 7, False)]
+)
+def test_a_high_watermark_of_a_leader_is_beyond_the_start_of_its_epoch(
+    hw: int, start: int, early: bool
+) -> None:
+    found = leader_commits_its_epoch_first(NOBODY, replica(epoch_start=start), event(hw=hw))
+    assert (found is not None) is early
+
+
+@pytest.mark.parametrize(("due", "right"), [(None, True), (-1, True), (0, False), (5, True)])
+def test_a_process_delivers_the_next_offset(due: int | None, right: bool) -> None:
+    delivered = event("commit", 20, base=5, last=9)
+    assert (delivers_in_order(NOBODY, replica(delivered=due), delivered) is None) is right
+
+
+@pytest.mark.parametrize(
+    ("end", "highest", "right"), [(5, -1, True), (5, 0, False), (5, 5, True), (6, 5, False)]
+)
+def test_a_snapshot_is_below_some_high_watermark(end: int, highest: int, right: bool) -> None:
+    quorum: Any = SimpleNamespace(chain=chain_of(), over=True, high_watermark=highest, gaps=[])
+    taken = event("snapshot", end=end, epoch=1)
+    assert (snapshot_is_named_by_a_commit(quorum, replica(), taken) is None) is right
+
+
+def test_offsets_inside_a_committed_batch_end_none() -> None:
+    chain = chain_of((5, 2, 9, 2))
+    found = [chain.epoch_before(offset) for offset in (5, 6, 9, 10, 11)]
+    assert found == [None, -1, -1, 2, None]
+
+
+@pytest.mark.parametrize(("shown_in", "lacks"), [(2, True), (3, False)])
+def test_a_leader_lacks_only_commits_of_older_epochs(shown_in: int, lacks: bool) -> None:
+    chain = chain_of((0, 2, 4, shown_in))
+    chain.hold("n1", 1, 0, 1, 4, 0, (-1, -1))
+    election = Election(3, "n1", 5, (0, 1), event("elected"))
+    assert (chain.lacking(election) is not None) is lacks
+
+
+@pytest.mark.parametrize(("leo", "grown"), [(4, False), (5, False), (6, True)])
+def test_a_log_has_grown_if_it_ends_later_than_before(leo: int, grown: bool) -> None:
+    node = Replica("n1", 1)
+    node.restart(0)
+    node.push(0, 1, 4, 0)
+    node.unseen.clear()
+    node.restart(leo)
+    assert node.grown is grown
+    assert node.unseen == ([(5, 6)] if grown else [])
