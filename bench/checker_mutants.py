@@ -6,7 +6,7 @@ Constants, bounds and comparisons (:mod:`bench.mutation.places`) are changed one
 tests are those of checkers and of the simulator's rules, without those of hosts, browsers, Spark
 and whole runs. Tests that reach the changed line run until one fails, which kills the mutant
 (:mod:`bench.mutation.session`). Some mutants take effect only when their module is imported: they
-get a process that imports everything anew (:mod:`bench.mutation.fresh`).
+get a process that imports everything again (:mod:`bench.mutation.fresh`).
 
 ``bench/results/checker-mutants.toml`` lists mutants that change nothing a test could observe, with
 the reason; they do not count. ``--survivors`` leaves out mutants that were killed before. Results

@@ -1,4 +1,4 @@
-"""Try a mutant outside of functions: a forked process imports its module and the tests anew.
+"""Try a mutant outside of functions: a forked process imports its module and the tests again.
 
 The tests are those of files that reach a line with the constant's name, or with that of another
 constant made from it.

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from kraftwreck.checkers.kraft.quorum_model.causes import Causes
 from kraftwreck.checkers.kraft.quorum_model.election_rules import (
     leader_has_a_majority,
     voters_change_one_at_a_time,
@@ -17,8 +18,10 @@ from kraftwreck.checkers.kraft.quorum_model.log_rules import (
     leader_commits_its_epoch_first,
     snapshot_is_named_by_a_commit,
 )
+from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
 from kraftwreck.checkers.kraft.quorum_model.replica import Replica
 from kraftwreck.histories.trace import TraceEvent
+from tests.checkers.conftest import NODES
 
 NOBODY: Any = SimpleNamespace()
 
@@ -104,3 +107,74 @@ def test_a_log_has_grown_if_it_ends_later_than_before(leo: int, grown: bool) -> 
     node.restart(leo)
     assert node.grown is grown
     assert node.unseen == ([(5, 6)] if grown else [])
+
+
+def test_of_two_followers_with_one_high_watermark_the_first_is_the_proof() -> None:
+    causes = Causes({})
+    leader: Any = SimpleNamespace(kind="hw", state="leader", leader=1, epoch=3, hw=5, node="n1")
+    causes.take(replica(id=1), leader)
+    for number in (2, 3):
+        follower: Any = SimpleNamespace(
+            kind="hw", state="follower", leader=1, epoch=3, hw=9, node=f"n{number}"
+        )
+        causes.take(replica(id=number, installed=-1), follower)
+    [(text, [shown])] = causes.missing()
+    assert text.startswith("n2 learns the high watermark 9 from node 1")
+    assert shown.node == "n2"
+
+
+def test_a_snapshot_at_offset_0_is_of_epoch_0() -> None:
+    quorum: Any = SimpleNamespace(chain=chain_of(), over=True, high_watermark=9, gaps=[])
+    found = snapshot_is_named_by_a_commit(quorum, replica(), event("snapshot", end=0, epoch=1))
+    assert isinstance(found, str)
+    assert "a batch of epoch 0 ends" in found
+
+
+# --- the whole model ------------------------------------------------------------------------------
+
+
+def model_of(quorum: Any) -> QuorumModel:
+    model = QuorumModel(NODES, ordered=True)
+    for each in quorum.events:
+        model.take(each)
+    return model
+
+
+def test_the_first_node_with_a_high_watermark_is_its_witness(quorum: Any) -> None:
+    quorum.one_epoch()
+    [(_, witness)] = model_of(quorum).chain.high_watermarks.values()
+    assert witness.node == "n1"
+
+
+def test_an_election_is_judged_by_commits_of_older_epochs(quorum: Any) -> None:
+    quorum.one_epoch()
+    first = model_of(quorum)
+    first.finish()
+    assert first.steps.get("election", 0) == 0
+    quorum.elect("n2", 2, ("n1", "n3"))
+    second = model_of(quorum)
+    assert second.steps["election"] == 1
+    assert not any(election.lacks for election in second.chain.elections)
+
+
+def test_a_process_that_starts_in_its_old_epoch_gives_no_new_vote(quorum: Any) -> None:
+    quorum.one_epoch()
+    before = dict(model_of(quorum).steps)
+    quorum.start("n2")
+    after = model_of(quorum).steps
+    assert (after["new-vote"], after["new-epoch"]) == (before["new-vote"], before["new-epoch"])
+
+
+def test_an_epoch_after_epoch_0_is_judged(quorum: Any) -> None:
+    quorum.one_epoch()
+    assert model_of(quorum).steps["new-epoch"] == 3
+
+
+@pytest.mark.parametrize(("beyond", "judged"), [(0, 1), (1, 0)])
+def test_a_snapshot_up_to_the_last_commit_is_judged_at_once(
+    quorum: Any, beyond: int, judged: int
+) -> None:
+    quorum.one_epoch()
+    end = model_of(quorum).chain.end
+    quorum.event("n1", "snapshot", {"end": end + beyond, "epoch": 1})
+    assert model_of(quorum).steps.get("named", 0) == judged
