@@ -78,31 +78,29 @@ def folder_of(path: str) -> str:
     return path if path.count("/") == 1 else f"{Path(path).parent}/"
 
 
-def page(record: Record, equivalent: Mapping[str, str]) -> str:
-    """Return the Markdown page for the collected results."""
+def page(record: Record, equivalent: Mapping[str, str], existing: Iterable[str]) -> str:
+    """Return the Markdown page of the results; ``existing`` are the keys of all mutants."""
     lines = [
         "# Mutated constants and comparisons of the checkers",
         "",
         "`python -m bench.checker_mutants` writes this page; its module docstring says what is",
-        "mutated, and which tests run. Folders and kinds that are not listed were not measured.",
-        "The score leaves out equivalent mutants: no history and no trace distinguishes them.",
+        "mutated, and which tests run. Folders and kinds that are not listed were not tried.",
+        "The score is that of the mutants that were tried, without equivalent ones: no history",
+        "and no trace distinguishes them.",
         "",
-        "| folder | kind | mutants | equivalent | killed | score |",
-        "|---|---|--:|--:|--:|--:|",
+        "| folder | kind | mutants | tried | equivalent | killed | score |",
+        "|---|---|--:|--:|--:|--:|--:|",
     ]
-    groups: dict[tuple[str, str], list[str]] = {}
     record = {key: killed for key, killed in record.items() if killed is not None}
-    for key in record:
-        path, _, kind, *_ = key.split(" :: ")
-        for group in (folder_of(path), "**all**"):
-            groups.setdefault((group, kind), []).append(key)
+    groups, whole = _groups(record), _groups(existing)
     order = sorted(groups, key=lambda g: (g[0] == "**all**", KINDS.index(g[1]), g[0]))
     for group, kind in order:
         keys = groups[group, kind]
         same = sum(key in equivalent for key in keys)
         killed = sum(record[key] is True for key in keys if key not in equivalent)
         score = f"{100 * killed / (len(keys) - same):.0f} %" if len(keys) > same else "–"
-        lines.append(f"| {group} | {kind} | {len(keys)} | {same} | {killed} | {score} |")
+        counts = f"{len(whole[group, kind])} | {len(keys)} | {same} | {killed}"
+        lines.append(f"| {group} | {kind} | {counts} | {score} |")
     lines += ["", "## Survivors", ""]
     alive = [key for key, killed in sorted(record.items()) if not killed]
     lines += [f"- {_line(key)}" for key in alive if key not in equivalent]
@@ -114,6 +112,16 @@ def page(record: Record, equivalent: Mapping[str, str]) -> str:
     for reason, keys in reasons.items():
         lines += [f"- {reason}", *(f"  - {_line(key)}" for key in keys)]
     return "\n".join(lines) + "\n"
+
+
+def _groups(keys: Iterable[str]) -> dict[tuple[str, str], list[str]]:
+    """Return the mutants of each row of the table: folder and kind."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for key in keys:
+        path, _, kind, *_ = key.split(" :: ")
+        for group in (folder_of(path), "**all**"):
+            groups.setdefault((group, kind), []).append(key)
+    return groups
 
 
 def _line(key: str) -> str:
@@ -174,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     reached = read_reached(REACH)
     for mutant in until(outside, end):
         note(record, mutant, fresh.killed(mutant, reached))
-    PAGE.write_text(page(record, equivalents()))
+    PAGE.write_text(page(record, equivalents(), current))
 
 
 if __name__ == "__main__":

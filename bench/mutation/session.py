@@ -28,7 +28,7 @@ GRACE_S = 10.0
 TIMES_SLOWER = 5.0
 """A test is endless after its own CPU time, this many times, and the grace."""
 LOOK_S = 30.0
-ASLEEP = 0.002
+ASLEEP = 0.01
 """A test waits for ever if it has less than this share of a processor for some seconds."""
 
 Outcome = Callable[[Mutant, "bool | None"], None]

@@ -121,10 +121,10 @@ def test_every_equivalent_mutant_exists() -> None:
 
 
 def test_the_score_leaves_out_equivalent_mutants() -> None:
-    keys = [f"checkers/a.py :: f :: comparison :: x < {n} :: Lt to LtE :: 1" for n in range(4)]
+    keys = [f"checkers/a.py :: f :: comparison :: x < {n} :: Lt to LtE :: 1" for n in range(5)]
     record: Record = {keys[0]: True, keys[1]: True, keys[2]: False, keys[3]: False}
-    page = checker_mutants.page(record, {keys[3]: "It is the same."})
-    assert "| checkers/a.py | comparison | 4 | 1 | 2 | 67 % |" in page
+    page = checker_mutants.page(record, {keys[3]: "It is the same."}, keys)
+    assert "| checkers/a.py | comparison | 5 | 4 | 1 | 2 | 67 % |" in page
     survivors, _, same = page.partition("## Survivors")[2].partition("## Equivalent mutants")
     assert "x < 2" in survivors and "x < 3" not in survivors
     assert "- It is the same.\n  - `checkers/a.py` f, comparison: `x < 3` Lt to LtE" in same

@@ -114,7 +114,7 @@ func differ(states []state) bool {
 
 // settled waits until all members have applied the same entry, and returns their states.
 func settled(members []*member) ([]state, error) {
-	var last error
+	last := errors.New("their positions differ")
 	for end := time.Now().Add(catchUp); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		before, err := appliedBy(members)
 		if err != nil {
@@ -134,7 +134,9 @@ func settled(members []*member) ([]state, error) {
 		if err == nil && again == nil && equal(append(after, before...)) {
 			return states, nil
 		}
-		last = errors.Join(err, again)
+		if problem := errors.Join(err, again); problem != nil {
+			last = problem
+		}
 	}
 	return nil, fmt.Errorf("the members did not catch up: %w", last)
 }
@@ -151,8 +153,8 @@ func equal(positions []uint64) bool {
 func appliedBy(members []*member) ([]uint64, error) {
 	found := make([]uint64, len(members))
 	for place, each := range members {
-		context, cancel := context.WithTimeout(context.Background(), callTime)
-		status, err := each.client.Status(context, each.url)
+		limit, cancel := context.WithTimeout(context.Background(), callTime)
+		status, err := each.client.Status(limit, each.url)
 		cancel()
 		if err != nil {
 			return nil, err

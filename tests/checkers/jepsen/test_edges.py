@@ -52,6 +52,42 @@ def test_a_thousand_matches_in_logs_are_listed_and_all_are_counted(
     assert (details["count"], len(details["matches"])) == (matches, 1000)
 
 
+def test_2000_characters_of_a_line_are_listed(tmp_path: Path) -> None:
+    (tmp_path / "history.jsonl").write_text("")
+    (tmp_path / "nodes/n1").mkdir(parents=True)
+    (tmp_path / "nodes/n1/stdout.log").write_text("panic" * 1000)
+    settings = Settings(options={"pattern": "panic"})
+    found = find("log-file-pattern").judge(HistoryFile(tmp_path / "history.jsonl"), settings)
+    [match] = found.details["matches"]
+    assert len(match["line"]) == 2000
+
+
+def test_48_ids_that_came_twice_are_listed(judge: Any, done: Any) -> None:
+    rows = [row for value in [*range(49)] * 2 for row in done(0, "generate", None, value)]
+    details = judge("unique-ids", rows).details
+    assert (details["duplicated-count"], len(details["duplicated"])) == (49, 48)
+
+
+def test_1000_forks_are_listed(judge: Any) -> None:
+    keys = range(46)
+    rows = []
+    for seen in keys:
+        mops = [["r", key, 1 if key == seen else None] for key in keys]
+        rows += [(0, "invoke", "read", [["r", key, None] for key in keys])]
+        rows += [(0, "ok", "read", mops)]
+    details = judge("long-fork", rows).details
+    assert (details["fork-count"], len(details["forks"])) == (46 * 45 // 2, 1000)
+
+
+def test_the_8_elements_that_were_stale_longest_are_listed(judge: Any, done: Any) -> None:
+    elements = list(range(9))
+    rows = [row for element in elements for row in done(0, "add", element)]
+    rows += done(1, "read", None, [])
+    rows += done(1, "read", None, elements)
+    details = judge("set-full", rows).details
+    assert (details["stale-count"], len(details["worst-stale"])) == (9, 8)
+
+
 def test_an_empty_read_before_all_writes_lacks_nothing(judge: Any, done: Any) -> None:
     assert judge("causal-reverse", done(0, "read", None, [])).result.valid is True
 

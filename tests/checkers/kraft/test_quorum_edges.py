@@ -20,6 +20,7 @@ from kraftwreck.checkers.kraft.quorum_model.log_rules import (
 )
 from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
 from kraftwreck.checkers.kraft.quorum_model.replica import Replica
+from kraftwreck.checkers.kraft.quorum_model.transitions import _truncate
 from kraftwreck.histories.trace import TraceEvent
 from tests.checkers.conftest import NODES
 
@@ -128,6 +129,32 @@ def test_a_snapshot_at_offset_0_is_of_epoch_0() -> None:
     found = snapshot_is_named_by_a_commit(quorum, replica(), event("snapshot", end=0, epoch=1))
     assert isinstance(found, str)
     assert "a batch of epoch 0 ends" in found
+
+
+@pytest.mark.parametrize(("offset", "may"), [(1, False), (2, True), (4, True), (5, False)])
+def test_untraced_offsets_are_held_by_the_present_or_a_replaced_disk(
+    offset: int, may: bool
+) -> None:
+    node = Replica("n1", 1)
+    node.unseen = [(2, 5)]
+    assert node.may_hold(offset) is may
+    node.gone["old"] = set(), [(2, 5)]
+    assert node.voted_with({1: "old"}, 0, 1, offset) is may
+
+
+@pytest.mark.parametrize(("delivered", "after"), [(None, 7), (-1, -1), (0, 7), (6, 7), (8, 8)])
+def test_a_snapshot_delivers_what_is_below_its_end(delivered: int | None, after: int) -> None:
+    node = Replica("n1", 1)
+    node.delivered = delivered
+    node.has_delivered(7)
+    assert node.delivered == after
+
+
+@pytest.mark.parametrize(("to", "legal"), [(4, True), (5, True), (6, False)])
+def test_a_truncation_never_extends_the_log(to: int, legal: bool) -> None:
+    last: Any = SimpleNamespace(leo=5)
+    cut: Any = SimpleNamespace(leo=to, state="follower", detail={"from": 5, "to": to})
+    assert (_truncate(NOBODY, last, cut) is None) is legal
 
 
 # --- the whole model ------------------------------------------------------------------------------
