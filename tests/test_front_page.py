@@ -1,4 +1,4 @@
-"""What the front page says of this project is true today."""
+"""The statements of the front page are true today."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Watches what brokers say of their logs: D2, D7, D11, D13 and L13, live.
 
-The log of the leader that answers, as it must be on its disk, decides which offset a time or an
-epoch has, whether an acknowledged batch is there, and whether a fetch could return records. A
-deletion is acknowledged once it has reached all replicas that are alive.
+Answers are judged by the leader's log, as it must be on its disk. It has the offset of a time or an
+epoch, the acknowledged batches, and the records that a fetch could return. A deletion is
+acknowledged once it has reached all replicas that are alive.
 """
 
 from __future__ import annotations

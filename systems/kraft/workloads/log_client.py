@@ -70,8 +70,8 @@ class LogClient:
 
     ``producer`` is its (id, epoch), None before it has one. ``sequences`` has the next sequence
     number of each key, ``assigned`` the keys that it polls, ``ended`` the leader epoch in which it
-    learned the end of each key, ``sessions`` its fetch session at each broker, ``ids`` the ids of
-    topics.
+    learned the end of each key. ``sessions`` has its fetch session at each broker, ``ids`` the ids
+    of topics.
     """
 
     state: ClientState
