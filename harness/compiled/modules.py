@@ -29,7 +29,6 @@ COMPILED: Final = (
     "checkers/kraft/deposed.py",
     "checkers/kraft/epochs.py",
     "checkers/findings.py",
-    "checkers/kraft/partitions.py",
     "checkers/kraft/recovery.py",
     "checkers/stats.py",
     "checkers/kraft/topics.py",

@@ -7,9 +7,10 @@ The capture is bounded: bytes of records and of snapshots are left out, and beyo
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from kraftwreck.checkers.recorded.clocks import NodeClock
 from kraftwreck.histories.message import Message
 from kraftwreck.histories.tables import HistoryError
 from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.nodes.broker.apis import FORWARDED
 from kraftwreck.nodes.consensus.effects import (
     ApiRequest,
     ApiResponseReceived,
@@ -28,7 +30,11 @@ from kraftwreck.nodes.consensus.effects import (
     ResponseReceived,
 )
 from kraftwreck.nodes.consensus.kraft.messages import FetchResponse, FetchSnapshotResponse
+from kraftwreck.nodes.consensus.kraft.voters import LISTENER as CONTROLLER_LISTENER
 from kraftwreck.nodes.log.batch import BatchError, parse_header, split_batches
+from kraftwreck.nodes.protocol.apis import SUPPORTED
+from kraftwreck.nodes.protocol.schema import Field
+from kraftwreck.nodes.protocol.schemas import MESSAGES
 from kraftwreck.nodes.replication.events import FromShell
 from kraftwreck.nodes.server.plain import from_plain
 
@@ -132,6 +138,22 @@ class Capture(Captured):
             return message
         self.dropped += 1
         return None
+
+
+@cache
+def tells_all(api: str, version: int) -> bool:
+    """Return whether an answer of ``version`` has all fields of the newest one, apart from the
+    error of the whole request."""
+    message = MESSAGES[f"{api}Response"]
+    newest = set(_names(message.fields, SUPPORTED[api][1])) - {"error_code"}
+    return newest <= set(_names(message.fields, version))
+
+
+def _names(fields_: Sequence[Field], version: int) -> Iterator[str]:
+    for field in fields_:
+        if version in field.versions:
+            yield field.name
+            yield from (f"{field.name}.{name}" for name in _names(field.fields or (), version))
 
 
 def api_name(kind: type) -> str:
@@ -269,7 +291,9 @@ class _Recorded:
                     capture.batches.update(dict.fromkeys(split_batches(event.message.records)))
         elif isinstance(event, ApiRequest):
             message = capture.api(time, -1, node, event.api, event.body, None)
-            if message is not None:
+            # A broker that relays an answer has defaults for what its version lacks.
+            relays = event.listener != CONTROLLER_LISTENER and event.api in FORWARDED
+            if message is not None and (not relays or tells_all(event.api, event.version)):
                 self._asked[event.token] = message
         elif isinstance(event, ApiResponseReceived) and event.body is not None:
             capture.api(time, node, event.source, "", None, event.body)

@@ -25,6 +25,7 @@ from kraftwreck.nodes.consensus.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
+from kraftwreck.nodes.consensus.kraft.voters import LISTENER
 from kraftwreck.nodes.log.batch import encode_batch
 from kraftwreck.nodes.replication.events import SegmentClosed
 from kraftwreck.nodes.server.plain import to_plain
@@ -497,6 +498,26 @@ def test_answers_of_an_input_log_belong_to_their_requests(tmp_path: Path) -> Non
         (2_000, 5_000, told),
         (-1, 7_000, None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("version", "listener", "told"),
+    [(7, "PLAINTEXT", {"topics": []}), (6, "PLAINTEXT", None), (6, LISTENER, {"topics": []})],
+)
+def test_a_relayed_answer_of_an_old_version_is_not_evidence(
+    tmp_path: Path, version: int, listener: str, told: Any
+) -> None:
+    """A broker that relays it has defaults for what its version lacks, such as the topic's id."""
+    ask = to_plain(ApiRequest(7, "CreateTopics", version, {"topics": []}, listener))
+    write_log(
+        tmp_path / "nodes" / "n1" / "inputs.log",
+        {"start": 1, "now": 1},
+        {"now": 2, "event": ask, "answers": [[7, {"topics": []}]]},
+        {"now": 3, "event": to_plain(Tick())},
+    )
+    capture = read_messages(tmp_path, {"n1": 1}, {"n1": NodeClock([(0, 0)])})
+    assert capture is not None
+    assert [m.response for m in capture.messages] == [told]
 
 
 def test_an_input_log_holds_the_batches_that_the_node_fetched(tmp_path: Path) -> None:
