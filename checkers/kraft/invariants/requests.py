@@ -76,7 +76,7 @@ def _twins(evidence: Evidence, report: Report, controller: Controller) -> None:
             known = commits.exchange(beat)
             if known is None or not (beat.replier == message.replier or taken_over):
                 continue
-            if None in registered.among(known.low, exchange.high):
+            if None in list(registered.among(known.low, exchange.high)):
                 continue  # An unregistered broker no longer has a session.
             report.broken(
                 "C1",
