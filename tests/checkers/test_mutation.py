@@ -18,6 +18,8 @@ from bench.mutation.swap import functions, replacements, swap
 from kraftwreck.checkers import findings
 from kraftwreck.checkers.calls import Call
 
+pytestmark = pytest.mark.interpreted  # It replaces the code of functions.
+
 SOURCE = """
 LIMIT = 10
 LONG = 3 * LIMIT

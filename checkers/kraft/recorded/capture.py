@@ -268,8 +268,8 @@ class _Recorded:
         self._asked.clear()
         self._given.clear()
 
-    def step(self, time: int, event: Any, answers: Sequence[tuple[int, Any]]) -> None:
-        """Take in a step at ``time`` (ns since the start), and its answers."""
+    def step(self, time: int, event: Any, answers: Sequence[Sequence[Any]]) -> None:
+        """Take in a step at ``time`` (ns since the start), and its answers, [token, body] each."""
         if self._given and not isinstance(event, FromShell):
             for at, message, answer in self._given:
                 message.sent, message.time = message.time, at

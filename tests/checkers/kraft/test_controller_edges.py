@@ -28,6 +28,8 @@ from kraftwreck.checkers.kraft.controller_model.refusals import (
 from kraftwreck.checkers.kraft.controller_model.state import State, StateHistory, Versions
 from kraftwreck.nodes.protocol import errors
 
+pytestmark = pytest.mark.interpreted  # Stand-ins take the place of the evidence.
+
 ID = bytes(15) + b"\x99"
 NO_ID = bytes(16)
 DISK, OTHER_DISK = b"d" * 16, b"e" * 16

@@ -24,6 +24,8 @@ from kraftwreck.checkers.kraft.quorum_model.transitions import _truncate
 from kraftwreck.histories.trace import TraceEvent
 from tests.checkers.conftest import NODES
 
+pytestmark = pytest.mark.interpreted  # Stand-ins take the place of replicas and quorums.
+
 NOBODY: Any = SimpleNamespace()
 
 
