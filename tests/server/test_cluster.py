@@ -56,11 +56,22 @@ def test_without_a_majority_nothing_is_acknowledged(make_cluster: Callable[..., 
 
 
 def test_a_leader_that_is_asked_to_stop_hands_over_at_once(
-    make_cluster: Callable[..., Any],
+    make_cluster: Callable[..., Any], wait_until: Callable[..., Any]
 ) -> None:
-    cluster = make_cluster(3, extra={"controller.quorum.fetch.timeout.ms": 3_600_000})
+    """The log is at rest before: an answer to a Fetch on its way lets a follower wait again."""
+    hour = {
+        "controller.quorum.fetch.timeout.ms": 3_600_000,
+        "metadata.max.idle.interval.ms": 3_600_000,
+    }
+    cluster = make_cluster(3, extra=hour)
     cluster.start()
     leader = cluster.controller()
+
+    def rests() -> bool:
+        last = [list(cluster.traces(node))[-1] for node in cluster.nodes]
+        return len({line[end] for line in last for end in ("leo", "hw")}) == 1
+
+    wait_until(rests, "all have the whole log and know that it is committed")
     assert cluster.stop(leader) == 0
     assert cluster.controller() != leader, "its followers wait an hour before they miss it"
 
