@@ -67,9 +67,11 @@ def test_a_leader_that_is_asked_to_stop_hands_over_at_once(
     cluster.start()
     leader = cluster.controller()
 
+    registered = 4 + len(cluster.nodes)  # leader change, bootstrap, and each node
+
     def rests() -> bool:
         last = [list(cluster.traces(node))[-1] for node in cluster.nodes]
-        return len({line[end] for line in last for end in ("leo", "hw")}) == 1
+        return {line[end] for line in last for end in ("leo", "hw")} == {registered}
 
     wait_until(rests, "all have the whole log and know that it is committed")
     assert cluster.stop(leader) == 0
