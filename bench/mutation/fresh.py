@@ -21,7 +21,8 @@ from typing import Any
 import pytest
 
 from bench.mutation.places import ROOT, Mutant, mutate
-from bench.mutation.reach import ARGUMENTS, Reached, silence, uses
+from bench.mutation.reach import ARGUMENTS, Reached, uses
+from bench.mutation.trial import fails
 
 HEAVY = (
     "numpy", "msgspec", "pyarrow", "pyarrow.compute", "numba",
@@ -88,19 +89,14 @@ def killed(mutant: Mutant, reached: dict[str, Reached]) -> bool:
     files = files_of(mutant, reached)
     if not files:
         return False
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            silence()
-            limit = int(GRACE_S + TIMES_SLOWER * sum(files.values()))
-            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
-            path = ROOT / mutant.path
-            tree = mutate(path.read_text(), mutant)
-            sys.meta_path.insert(0, Mutated(module_name(mutant.path), path, tree))
-            failing = (bad for file in files if (bad := pytest.main([*ARGUMENTS, "-x", file])))
-            code = int(next(failing, 0))
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    return status != 0
+
+    def trial() -> int:
+        limit = int(GRACE_S + TIMES_SLOWER * sum(files.values()))
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+        path = ROOT / mutant.path
+        tree = mutate(path.read_text(), mutant)
+        sys.meta_path.insert(0, Mutated(module_name(mutant.path), path, tree))
+        failing = (bad for file in files if (bad := pytest.main([*ARGUMENTS, "-x", file])))
+        return int(next(failing, 0))
+
+    return fails(trial, raised=1)

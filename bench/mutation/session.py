@@ -21,8 +21,9 @@ import pytest
 
 from bench.mutation.globals import bindings, rebind
 from bench.mutation.places import Mutant, value_of
-from bench.mutation.reach import ARGUMENTS, Reached, measured, passed, reaching, silence, uses
+from bench.mutation.reach import ARGUMENTS, Reached, measured, passed, reaching, uses
 from bench.mutation.swap import functions, replacements, swap
+from bench.mutation.trial import fails
 
 GRACE_S = 10.0
 TIMES_SLOWER = 5.0
@@ -84,18 +85,7 @@ def killed(
     """Return whether one of the tests ``items`` fails after ``put_in``."""
     if not items:
         return False
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            silence()
-            code = 0
-            if put_in():
-                code = _try(items, reached)
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    return status != 0
+    return fails(lambda: _try(items, reached) if put_in() else 0, raised=0)
 
 
 def _try(items: Sequence[pytest.Item], reached: Mapping[str, Reached]) -> int:

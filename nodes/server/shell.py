@@ -216,10 +216,9 @@ class Shell:
             return
         if self._is_flushing:
             self._unsaid.append((effects, now, wall_us))
-            self._say_of_records(effects)
         else:
             self._say(effects, now, wall_us)
-            self._say_of_records(effects)
+        self._say_of_records(effects)
 
     def _tidy(self, files: PartitionFiles) -> None:
         """Remove logs of other brokers once it is known which logs are this broker's."""
