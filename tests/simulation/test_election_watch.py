@@ -103,20 +103,54 @@ def test_a_vote_gives_the_candidate_time_a_pre_vote_does_not(
 
 
 @pytest.mark.parametrize(("until_s", "right"), [(4.9, True), (5.1, False)])
-@pytest.mark.parametrize("by", ["answer", "announcement", "end"])
+@pytest.mark.parametrize("by", ["answer", "announcement"])
 def test_a_follower_waits_for_its_leader_alone(
     run: Watched, until_s: float, right: bool, by: str
 ) -> None:
     becomes(run, 0, "unattached", "follower")
     if by == "answer":
         answered(run, 2, 1)
-    elif by == "announcement":
+    else:
         request(run, 2, BeginQuorumEpochRequest(None, 2, NO_DIRECTORY, 1, 1))
-    else:  # Of a leader that resigned in the epoch, started anew: seed 406559.
-        request(run, 2, EndQuorumEpochRequest(None, 1, 1, ()))
     answered(run, 4, 3)
     becomes(run, until_s, "follower", "prospective")
     assert stood_late(run) == ([] if right else ["F4"])
+
+
+@pytest.mark.parametrize(("until_s", "right"), [(3.9, True), (4.1, False)])
+def test_a_follower_waits_for_its_turn_after_the_end_of_the_epoch(
+    run: Watched, until_s: float, right: bool
+) -> None:
+    """Successors wait for a second at most. A leader that was restarted ends its epoch, too
+    (seed 406559)."""
+    becomes(run, 0, "unattached", "follower")
+    request(run, 2, EndQuorumEpochRequest(None, 1, 1, ()))
+    answered(run, 2.5, 1)
+    request(run, 3, EndQuorumEpochRequest(None, 1, 1, ()))
+    becomes(run, until_s, "follower", "prospective")
+    assert stood_late(run) == ([] if right else ["F4"])
+
+
+@pytest.mark.parametrize("message", [(1, 0), (3, 1)], ids=["of an old epoch", "of another leader"])
+def test_another_end_changes_nothing(run: Watched, message: tuple[int, int]) -> None:
+    becomes(run, 0, "unattached", "follower")
+    answered(run, 2, 1)
+    request(run, 2, EndQuorumEpochRequest(None, *message, ()))
+    becomes(run, 4.9, "follower", "prospective")
+    assert stood_late(run) == []
+
+
+@pytest.mark.parametrize("anew", ["state", "start"])
+def test_a_new_leader_or_process_waits_for_its_fetch_timeout(run: Watched, anew: str) -> None:
+    becomes(run, 0, "unattached", "follower")
+    request(run, 1, EndQuorumEpochRequest(None, 1, 1, ()))
+    run.world.run(1_500_000)
+    if anew == "state":
+        becomes(run, 1.5, "follower", "follower", 2)
+    else:
+        run.trace(2, "start", "follower")
+    becomes(run, 4.4, "follower", "prospective", 1 + (anew == "state"))
+    assert stood_late(run) == []
 
 
 def test_an_observer_never_campaigns(run: Watched) -> None:

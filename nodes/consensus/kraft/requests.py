@@ -182,9 +182,10 @@ def _end_quorum_epoch(replica: Replica, request: EndQuorumEpochRequest) -> EndQu
         own = {(replica.node_id, NO_DIRECTORY), (replica.node_id, replica.config.directory_id)}
         places = [i for i, key in enumerate(request.successors) if key in own]
         position = places[0] if places else -1
-        state.deadline = replica.now + successor_delay_ms(
+        delay_ms = successor_delay_ms(
             position, len(request.successors), replica.config.election_backoff_max_ms
-        ) * (_MS)
+        )
+        state.ended(replica.now + delay_ms * _MS)
     return reply(errors.NONE)
 
 

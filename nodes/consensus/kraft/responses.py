@@ -174,8 +174,7 @@ def _fetch(replica: Replica, source: int, message: FetchResponse) -> None:
             )
         replica.append_as_follower(batches)
         replica.follow_high_watermark(message.high_watermark)
-    state.deadline = replica.fetch_deadline()
-    state.has_fetched = True
+    state.answered(replica.fetch_deadline())
 
 
 def _truncation_offset(replica: Replica, epoch: int, end: int) -> int:

@@ -236,8 +236,7 @@ def received(
         download.content += response.data
         if len(download.content) >= response.size:
             _complete(replica, follower, source, download)
-    follower.deadline = replica.fetch_deadline()
-    follower.has_fetched = True
+    follower.answered(replica.fetch_deadline())
 
 
 def _complete(replica: Replica, follower: Follower, source: int, download: Download) -> None:

@@ -74,6 +74,7 @@ class Follower:
     """Fetches from the leader of the epoch. ``deadline`` is the fetch timer.
 
     ``has_fetched``: the leader has answered since the transition (for an observer: recently).
+    ``has_ended``: the leader has ended its epoch (EndQuorumEpoch).
     ``has_updated``: the leader knows this voter's endpoints and versions.
     """
 
@@ -85,10 +86,26 @@ class Follower:
     leader_endpoint: Endpoint | None = None
     download: Download | None = None
     has_updated: bool = False
+    has_ended: bool = False
 
     @property
     def name(self) -> str:
         return "follower"
+
+    def answered(self, deadline: int) -> None:
+        """Take in a success of the leader, after which the fetch timer runs until ``deadline``.
+
+        A leader that has ended its epoch sent it before, so it proves no leader, and the timer
+        keeps the place in the order of successors. (Apache Kafka renews it.)
+        """
+        self.has_fetched = True
+        if not self.has_ended:
+            self.deadline = deadline
+
+    def ended(self, deadline: int) -> None:
+        """Take in the end of the leader's epoch; a repeated announcement changes nothing."""
+        if not self.has_ended:
+            self.has_ended, self.deadline = True, deadline
 
 
 @dataclass(slots=True)

@@ -1,7 +1,9 @@
 """Watches for voters that do not start an election in time (F4).
 
 Raft makes progress because no voter waits for long (Ongaro's thesis, section 3.4). A follower
-without answers of its leader starts an election within a fetch timeout. Any other voter that knows
+without answers of its leader starts an election within a fetch timeout. One that its leader has
+told of the end of its epoch does so within the longest delay of a successor (KIP-595): what else
+that leader says was sent before. Any other voter that knows
 no leader starts one within two election timeouts after its last attempt or vote, as timeouts are
 drawn from [T, 2T). A newer epoch alone does not restart the timeout: a voter that learns of one
 newer epoch after another would never start. The clock is the voter's own, without its pauses.
@@ -44,6 +46,8 @@ class ElectionWatch:
         self._failures = failures
         self._voters = voters
         self._since: dict[int, int] = {}
+        self._ended: set[int] = set()
+        """The followers whose leader has ended its epoch."""
         self._limits = {host.id: _limits(world, host) for host in world.hosts}
         world.on_trace.append(self._on_trace)
         world.on_request.append(self._on_request)
@@ -61,42 +65,57 @@ class ElectionWatch:
         if kind == "state":
             before = event.detail.get("from", "")
             self._judge(host, before, event)
+            self._ended.discard(host.id)
             if event.state == "leader":
                 self._since.pop(host.id, None)
             elif event.state != "unattached" or before not in _KEEPS:
                 self._since[host.id] = now
         elif kind in _ANEW and not event.detail.get("pre"):
             self._since[host.id] = now
+            self._ended.discard(host.id)
 
     def _on_request(self, host: Host, message: Request) -> None:
         if isinstance(message, BeginQuorumEpochRequest | EndQuorumEpochRequest):
-            # The end of an epoch shortens the wait, but the new timeout begins then.
             self._heard(host, message.leader_id)
+        last = host.last_trace
+        if (
+            isinstance(message, EndQuorumEpochRequest)
+            and last is not None
+            and (last.leader, last.epoch) == (message.leader_id, message.leader_epoch)
+            and self._is_voter(host)
+        ):
+            self._ended.add(host.id)
 
     def _on_response(self, host: Host, event: ResponseReceived) -> None:
         self._heard(host, event.source)
 
     def _heard(self, host: Host, source: int) -> None:
         last = host.last_trace
-        if last is not None and last.state == "follower" and last.leader == source:
+        if last is None or host.id in self._ended:
+            return
+        if last.state == "follower" and last.leader == source:
             self._since[host.id] = self._world.now
+
+    def _is_voter(self, host: Host) -> bool:
+        return self._voters.counts(host.name, host.id, host.disk.directory)
 
     @rule(
         "F4",
         "ElectionsInTime",
         "A voter without a leader stands for election within two election timeouts, even if"
         " it learns of newer epochs meanwhile. So does a follower whose leader does not "
-        "answer for a fetch timeout.",
+        "answer for a fetch timeout, or has ended its epoch.",
         simulated=True,
     )
     def _judge(self, host: Host, state: str, event: TraceEvent) -> None:
         """Judge the time in ``state``; ``event`` is the first after it, or the last one in it."""
-        limit, now = self._limits[host.id].get(state), self._world.now
+        told = "ended" if state == "follower" and host.id in self._ended else state
+        limit, now = self._limits[host.id].get(told), self._world.now
         if limit is None or host.stopping:
             return  # A leader that shuts down waits for its successor, and starts no election.
         since = max(self._since.get(host.id, now), host.resumed_at)
         late = host.waited(since, now, STEPS_US) > limit
-        if late and self._voters.counts(host.name, host.id, host.disk.directory):
+        if late and self._is_voter(host):
             self._failures.add(
                 "F4",
                 self._world.now,
@@ -117,4 +136,4 @@ def _limits(world: World, host: Host) -> dict[str, int]:
     election = 2000 * config["election_timeout_ms"]
     fetch = 1000 * config["fetch_timeout_ms"]
     waiting = dict.fromkeys(("unattached", "prospective", "candidate", "resigned"), election)
-    return {**waiting, "follower": fetch}
+    return {**waiting, "follower": fetch, "ended": 1000 * config["election_backoff_max_ms"]}
