@@ -21,7 +21,7 @@ from kraftwreck.histories.tables import TRACE_SCHEMA
 
 NODES = 5
 SECONDS = 60
-CHECKERS = ("stats", "linearizable", "epochs")
+CHECKERS = ("stats", "linearizable", "topics")
 _KINDS = np.array(["commit", "high-watermark", "append", "fetch", "state"])
 _FAULTS = ("partition", "kill", "pause")
 

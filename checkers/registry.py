@@ -26,19 +26,23 @@ CHECKERS: dict[str, Checker] = {
 }
 """The checkers for any system; packages, ours of a system too, offer more as entry points."""
 
-_COMPARE_NODES: set[Checker] = set()
+_COMPARE_NODES: dict[Checker, frozenset[str]] = {}
 
 
-def compares_nodes(checker: Checker) -> Checker:
+def compares_nodes(*proofs: str) -> Callable[[Checker], Checker]:
     """Mark a checker that compares the records of different nodes: without those of one node it
-    proves nothing."""
-    _COMPARE_NODES.add(checker)
-    return checker
+    proves nothing, except by anomalies of the types ``proofs``."""
+
+    def mark(checker: Checker) -> Checker:
+        _COMPARE_NODES[checker] = frozenset(proofs)
+        return checker
+
+    return mark
 
 
 GROUP = "kraftwreck.checkers"
 
-RETIRED = frozenset(("partitions",))
+RETIRED = frozenset(("committed", "epochs", "partitions"))
 """Checkers of earlier versions, as older runs name them. Rules of other checkers say the same."""
 
 
@@ -92,28 +96,28 @@ def check(run: RunData, names: Iterable[str]) -> Verdict:
     :data:`RETIRED` names are skipped.
     """
     results: dict[str, CheckerResult] = {}
-    compare_nodes = set()
+    compare_nodes: dict[str, frozenset[str]] = {}
     for name in names:
         if name in RETIRED and name not in plugins(GROUP).found:
             continue
         try:
             checker = find(name)
             if checker in _COMPARE_NODES:
-                compare_nodes.add(name)
+                compare_nodes[name] = _COMPARE_NODES[checker]
             results[name] = checker(run)
         except Exception as error:
             text = str(error.args[0]) if isinstance(error, KeyError) else str(error)
             results[name] = CheckerResult(valid="unknown", error=f"{type(error).__name__}: {text}")
     if missing := run.test.get("uncollected"):
-        for name in compare_nodes:
-            _doubt(results[name], ", ".join(missing))
+        for name, proofs in compare_nodes.items():
+            _doubt(results[name], proofs, ", ".join(missing))
     _report_once(results.values())
     return Verdict.of(results)
 
 
-def _doubt(result: CheckerResult, missing: str) -> None:
+def _doubt(result: CheckerResult, proofs: frozenset[str], missing: str) -> None:
     """Withdraw a verdict against a run in which the records of a node are missing."""
-    if result.valid is False:
+    if result.valid is False and not any(each.type in proofs for each in result.anomalies):
         result.valid = "unknown"
         result.error = f"no proof without the records of {missing}, which could not be collected"
 

@@ -86,7 +86,7 @@ class Verdict(msgspec.Struct, kw_only=True):
 
     @property
     def in_words(self) -> str:
-        """The verdict with its suspicions: ``valid, 2 suspicions: epochs: stale-leader``."""
+        """The verdict with its suspicions: ``valid, 2 suspicions: invariants: L11``."""
         word, suspected = WORDS[self.valid], self.suspected
         if not suspected:
             return word

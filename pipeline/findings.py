@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from kraftwreck.pipeline import judging
-from kraftwreck.pipeline.schemas import GOLD
+from kraftwreck.pipeline.schemas import GOLD, LOSS_CHECKERS, LOSSES
 
 _NEEDED = f"table in ('{judging.REFUSED}', '{judging.COUNTING}', 'verdicts')"
 
@@ -45,7 +45,9 @@ def collected_tables(findings: pa.Table) -> dict[str, pa.Table]:
     anomalies, keys = of("anomalies"), of("keys")
     place = keys.schema.get_field_index("operations")
     keys = keys.set_column(place, "operations", keys.column("count"))
-    lost = anomalies.filter(pc.equal(anomalies.column("checker"), "committed"))
+    by_type = pc.is_in(anomalies.column("type"), pa.array(LOSSES))
+    by_clients = pc.is_in(anomalies.column("checker"), pa.array(LOSS_CHECKERS))
+    lost = anomalies.filter(pc.or_(by_clients, by_type))
     lost = lost.select(["run", "type", "explanation", "operations"])
     return {
         "keys": keys.select(GOLD["keys"].names),

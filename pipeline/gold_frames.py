@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
-from kraftwreck.pipeline.schemas import GOLD, SILVER
+from kraftwreck.pipeline.schemas import GOLD, LOSS_CHECKERS, LOSSES, SILVER
 
 _QUANTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 _TOGETHER = "quantiles"
@@ -138,8 +138,8 @@ def of_findings(findings: DataFrame) -> dict[str, DataFrame]:
         "verdicts": findings.where("table = 'verdicts'").select(*GOLD["verdicts"].names),
         "anomalies": anomalies.select(*GOLD["anomalies"].names),
         "suspicions": findings.where("table = 'suspicions'").select(*GOLD["suspicions"].names),
-        "lost_commits": anomalies.where("checker = 'committed'").select(
-            "run", F.col("type").alias("anomaly"), "explanation", "operations"
-        ),
+        "lost_commits": anomalies.where(
+            F.col("checker").isin(*LOSS_CHECKERS) | F.col("type").isin(*LOSSES)
+        ).select("run", F.col("type").alias("anomaly"), "explanation", "operations"),
         "coverage": findings.where("table = 'coverage'").select(*GOLD["coverage"].names),
     }

@@ -218,7 +218,7 @@ PER_RUN: dict[str, pa.Schema] = {
     ),
     "lost_commits": _table(
         "Acknowledged metadata that was lost, or an offset with two values below a high "
-        "watermark: the anomalies of the checker committed.",
+        "watermark: anomalies of the checker topics, and of I8 to I11 and I14.",
         {
             **_RUN,
             "anomaly": ("text", "type of the anomaly"),
@@ -438,6 +438,11 @@ FLEET: dict[str, pa.Schema] = {
 }
 
 GOLD: dict[str, pa.Schema] = {**PER_RUN, **FLEET}
+
+LOSS_CHECKERS = ("topics", "committed")
+"""The checkers whose anomalies are lost commits; the second one is of older results."""
+LOSSES = ("I8", "I9", "I10", "I11", "I14")
+"""The rules whose anomalies are lost commits, whatever the checker."""
 
 
 def columns(schema: pa.Schema) -> list[tuple[str, str, str]]:

@@ -15,7 +15,6 @@ _MEANINGS = {
     "nonlinearizable": "No order of the operations explains their results: the system did not "
     "behave like a single copy of the data.",
     "nonconformant": "A node took a step that the protocol does not allow.",
-    "stale-leader": "A leader continued long after its successor was elected.",
     "lost": "An acknowledged change is missing.",
     "lost-write": "An acknowledged change is missing.",
     "unexpected": "A read returned a value that no client wrote.",

@@ -16,7 +16,7 @@ from kraftwreck.checkers.registry import compares_nodes
 from kraftwreck.histories.verdict import CheckerResult
 
 
-@compares_nodes
+@compares_nodes()
 def check(run: RunData) -> CheckerResult:
     """Valid iff the reference model accepts every transition of every node.
 

@@ -29,12 +29,6 @@ same clock reading differently. Rounding is no passing time."""
 
 # --- leaders --------------------------------------------------------------------------------------
 
-RESIGNATION_NS: Final = 2 * SECOND
-"""Allowance for real machines: scheduling, connections, errors of clock comparison."""
-
-SIMULATED_RESIGNATION_NS: Final = SECOND
-"""In the simulator only messages are late, and never by more than this."""
-
 RECENT: Final = 0.5
 """The part of the leader's timeout in which fetches are recent: messages need time, and clocks may
 drift."""
@@ -42,11 +36,6 @@ drift."""
 BACKLOG_NS: Final = 400 * MS
 """How long a resumed process may take to process its backlog."""
 
-RESIGNATION: Final = Limit(
-    ("stale-leader",),
-    "1.5 fetch timeouts after the election of a successor, and 2 s",
-    "A busy machine delays the last fetches of a deposed leader, and its resignation.",
-)
 STICKINESS: Final = Limit(
     ("I17",),
     "one fetch timeout after an answer to a fetch",
@@ -238,7 +227,6 @@ SERVING_US: Final = 30_000_000
 followers and of leaders to the controller, and their retries, take a few seconds at most."""
 
 LIMITS: Final = (
-    RESIGNATION,
     STICKINESS,
     GIVEN_UP,
     SESSION,

@@ -19,7 +19,7 @@ from kraftwreck.histories.operation import OK
 from kraftwreck.histories.verdict import CheckerResult
 
 
-@compares_nodes
+@compares_nodes()
 def check(run: RunData) -> CheckerResult:
     """Judge whether an operation succeeded within :data:`RECOVERED_NS` after the last fault.
 

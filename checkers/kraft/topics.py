@@ -1,4 +1,6 @@
-"""The client's view of a set of names: each name is present or absent, linearizably.
+"""Topics are never lost: by the clients' history, each is present or absent, linearizably.
+
+An acknowledged change is in every later complete read and in the final reads of every node.
 
 A read returns the whole set, so it observes every name. A history of a few thousand reads and some
 hundred names would give a million observations, of which most add nothing. Therefore reads are
@@ -25,7 +27,9 @@ from kraftwreck.checkers.linearizability.decide import Outcome
 from kraftwreck.checkers.linearizability.decide import check as search
 from kraftwreck.checkers.linearizability.keyed import describe
 from kraftwreck.checkers.linearizability.models import MODELS
+from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.histories.operation import FAIL, OK
+from kraftwreck.histories.verdict import CheckerResult
 
 _CHANGES = frozenset({"create", "delete"})
 _MODEL = MODELS["set-presence"]
@@ -46,7 +50,13 @@ class Reads:
             self.present[rows, column] = True
 
 
-def check(
+def check(run: RunData) -> CheckerResult:
+    """Judge the set of topics; a history without one is valid."""
+    findings, doubts, numbers = judge(run.calls, run.nodes)
+    return findings.judged("; ".join(doubts) or None, {**numbers, "broken": findings.counts})
+
+
+def judge(
     calls: Sequence[Call], nodes: Sequence[str]
 ) -> tuple[Findings, list[str], dict[str, Any]]:
     """Return anomalies, doubts, and counts; empty ones for a history without a set."""

@@ -201,7 +201,7 @@ def test_a_run_folder_is_checked_again(
 ) -> None:
     traces.one_epoch()
     history.did(0, "leader", saw={"leader": 2, "epoch": 1, "hw": 1, "node": 2}, node="n2")
-    run = make_run(history, traces, checkers=["stats", "epochs"], name="kraft-leader", seed=1)
+    run = make_run(history, traces, checkers=["stats", "invariants"], name="kraft-leader", seed=1)
     (tmp_path / "test.json").write_bytes(msgspec.json.encode(run.test))
     lines = b"".join(msgspec.json.encode(op) + b"\n" for op in run.ops)
     (tmp_path / "history.jsonl").write_bytes(lines)
@@ -215,10 +215,10 @@ def test_a_run_folder_is_checked_again(
     (line,) = capsys.readouterr().out.splitlines()
     report = json.loads(line)
     assert report["checkers"]["stats"]["valid"] is True
-    assert report["checkers"]["epochs"]["valid"] is False
+    assert report["checkers"]["invariants"]["valid"] is False
     results = json.loads((tmp_path / "results.json").read_bytes())
     assert results["valid"] is False
-    assert results["checkers"]["epochs"]["anomalies"][0]["type"] == "I1"
+    assert results["checkers"]["invariants"]["anomalies"][0]["type"] == "I1"
 
 
 def test_a_torn_last_line_is_part_of_the_verdict(

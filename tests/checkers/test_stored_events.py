@@ -46,7 +46,7 @@ def test_the_verdict_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "test.json").write_bytes(msgspec.json.encode({"nodes": ["n1", "n2"]}))
     (tmp_path / "history.jsonl").write_bytes(b"")
     write_table(to_table(events(), TRACE_SCHEMA), tmp_path / "trace.parquet")
-    names = ["epochs", "invariants", "conformance"]
+    names = ["invariants", "conformance"]
     objects = RunData.from_folder(tmp_path)
     assert isinstance(objects.events, list)
     expected = check(objects, names)
@@ -55,7 +55,7 @@ def test_the_verdict_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert isinstance(columns.events, StoredEvents)
     assert check(columns, names) == expected
     assert expected.valid is False
-    assert any("two leaders" in a.explanation for a in expected.checkers["epochs"].anomalies)
+    assert any("two leaders" in a.explanation for a in expected.checkers["invariants"].anomalies)
 
 
 @pytest.mark.parametrize(("count", "stored"), [(1_999_999, False), (2_000_000, True)])

@@ -105,7 +105,7 @@ def test_list_names_everything(kraftwreck: Any) -> None:
     assert "kraft" in names["systems"]
     assert {"metadata", "register", "leader"} <= names["workloads"]
     assert {"partition", "kill", "pause"} <= names["faults"]
-    assert {"stats", "epochs", "committed", "linearizable"} <= names["checkers"]
+    assert {"stats", "topics", "linearizable"} <= names["checkers"]
     assert {"netns", "vagrant", "sim"} <= names["clusters"]
     shown = kraftwreck("list")
     assert (shown.code, shown.err) == (0, "")

@@ -48,7 +48,7 @@ def test_a_simulated_run_leaves_a_whole_folder(
     assert ended.code == 0, ended.err
     said = json.loads(ended.out)
     assert said["valid"] is True
-    assert said["checkers"]["epochs"] is True
+    assert said["checkers"]["invariants"] is True
     folder = Path(said["run"])
     assert (tmp_path / "latest").resolve() == folder
     names = {path.name for path in folder.iterdir()}

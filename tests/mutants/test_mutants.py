@@ -56,7 +56,7 @@ def test_an_entry_names_its_bug_source_and_detectors(mutant: Mutant) -> None:
     assert mutant.note
     assert mutant.breaks
     for broken in mutant.breaks:
-        assert re.fullmatch(r"[ICDLF]\d+|committed|linearizable", broken)
+        assert re.fullmatch(r"[ICDLF]\d+|topics|linearizable", broken)
 
 
 def changed_files(tree: Path) -> list[Path]:

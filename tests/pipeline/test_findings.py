@@ -11,11 +11,11 @@ from kraftwreck.pipeline.findings import collected_tables, needed
 from kraftwreck.pipeline.schemas import GOLD
 
 ROWS: list[dict[str, Any]] = [
-    {"table": "verdicts", "checker": "committed", "valid": "false", "anomalies": 2},
-    {"table": "anomalies", "checker": "committed", "number": 0, "type": "lost", "operations": [4]},
-    {"table": "anomalies", "checker": "committed", "number": 1, "type": "lost", "operations": [7]},
-    {"table": "anomalies", "checker": "epochs", "number": 0, "type": "I1"},
-    {"table": "suspicions", "checker": "epochs", "number": 0, "type": "I18", "why": "A pause."},
+    {"table": "verdicts", "checker": "topics", "valid": "false", "anomalies": 2},
+    {"table": "anomalies", "checker": "topics", "number": 0, "type": "lost", "operations": [4]},
+    {"table": "anomalies", "checker": "topics", "number": 1, "type": "lost", "operations": [7]},
+    {"table": "anomalies", "checker": "invariants", "number": 0, "type": "I1"},
+    {"table": "suspicions", "checker": "invariants", "number": 0, "type": "I18", "why": "A pause."},
     {"table": "keys", "key": "k", "model": "register", "valid": "true", "count": 9},
     {"table": "coverage", "counter": "steps", "item": "vote"},
     {"table": judging.COUNTING, "error": judging.RECORDED},
@@ -44,8 +44,8 @@ def test_every_table_has_the_columns_of_its_schema() -> None:
 def test_the_driver_needs_verdicts_and_the_first_anomaly_of_each_checker() -> None:
     told = [(row["table"], row["checker"], row["number"]) for row in needed(findings())]
     assert told == [
-        ("verdicts", "committed", None),
-        ("anomalies", "committed", 0),
-        ("anomalies", "epochs", 0),
+        ("verdicts", "topics", None),
+        ("anomalies", "topics", 0),
+        ("anomalies", "invariants", 0),
         (judging.COUNTING, None, None),
     ]

@@ -157,7 +157,7 @@ def test_a_checker_whose_process_is_killed_stops_no_analysis(
     place(analyzed, store, "register", "bad")
     deadly = store / "/".join(analyzed.runs["register"].parts[-2:])
     test = json.loads((deadly / "test.json").read_text())
-    write_json(deadly / "test.json", {**test, "checkers": ["stats", "killer", "epochs"]})
+    write_json(deadly / "test.json", {**test, "checkers": ["stats", "killer", "topics"]})
     (deadly / "coverage.json").write_text("{torn")
     summary = analyze(store)
     assert (summary["runs"], summary["skipped"]) == (2, [])

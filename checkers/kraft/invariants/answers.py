@@ -56,7 +56,7 @@ Codes = Callable[[State], refusals.Codes]
     "C19",
     "DoneAsAsked",
     "An acknowledged change is in the committed log exactly as requested (and in every later read: "
-    "checker committed).",
+    "checker topics).",
     "T1 T5 T6",
 )
 @rule(

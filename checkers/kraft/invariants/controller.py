@@ -143,7 +143,7 @@ class Controller:
 @rule(
     "C10",
     "AdminLinearizable",
-    "A live topic has one TopicRecord (and operations are linearizable: checkers committed and "
+    "A live topic has one TopicRecord (and operations are linearizable: checkers topics and "
     "linearizable).",
     "T5 T6",
 )

@@ -3,22 +3,84 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from kraftwreck.checkers.kraft.deposed import timeout_ns
-from kraftwreck.checkers.kraft.epochs import seats
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import STEP_NS
 from kraftwreck.checkers.kraft.quorum_model.fetching import Majority
 from kraftwreck.checkers.kraft.quorum_model.log_chain import Election
+from kraftwreck.checkers.kraft.recorded.disk_log import disk_logs
+from kraftwreck.checkers.kraft.recorded.settings import check_quorum_ns
 from kraftwreck.checkers.kraft.rule import judges, rule
 from kraftwreck.checkers.suspicion import in_virtual_time
 from kraftwreck.histories.message import Message
+from kraftwreck.histories.operation import OK
 from kraftwreck.histories.trace import TraceEvent
 
 _PROOF = ("Fetch", "FetchSnapshot", "UpdateRaftVoter")
 """Requests of voters that reset the leader's check-quorum timer."""
+
+
+class Claim(NamedTuple):
+    """Node ``leader`` leads ``epoch``, as its evidence ``how`` says."""
+
+    epoch: int
+    leader: int
+    how: str
+    events: tuple[TraceEvent, ...] = ()
+    operations: tuple[int, ...] = ()
+
+
+@judges("I1")
+def one_leader(evidence: Evidence, report: Report) -> None:
+    """I1 by traces, answers to clients, LeaderChange records on disks, and messages together."""
+    first: dict[int, Claim] = {}
+    for claim in _claims(evidence):
+        known = first.setdefault(claim.epoch, claim)
+        report.held("I1", not claim.events)  # The model of the quorum counts those of traces.
+        if known.leader != claim.leader:
+            report.broken(
+                "I1",
+                f"Epoch {claim.epoch} has two leaders: {known.leader} ({known.how}) and "
+                f"{claim.leader} ({claim.how}).",
+                [*known.events, *claim.events],
+                [*known.operations, *claim.operations],
+            )
+
+
+def _claims(evidence: Evidence) -> Iterator[Claim]:
+    for epoch, (node, event) in evidence.trace.leaders.items():
+        yield Claim(epoch, node, f"traced by {event.node}", (event,))
+    for call in evidence.run.calls:
+        value = call.value
+        if call.f != "leader" or call.type != OK or not isinstance(value, dict):
+            continue
+        leader, term = value.get("leader"), value.get("epoch")
+        asked = value.get("node", leader)
+        if isinstance(leader, int) and isinstance(term, int) and leader == asked and leader >= 0:
+            how = f"claimed to a client by node {leader}"
+            yield Claim(term, leader, how, (), tuple(call.indices))
+    for log in disk_logs(evidence.run):
+        where = f"LeaderChange record on {log.image.node}'s disk, {log.image.label}"
+        for batch in log.fresh:
+            if batch.leader is not None:
+                yield Claim(batch.epoch, batch.leader, where)
+    capture = evidence.run.capture
+    told = map(_claim_in, capture.messages if capture is not None else ())
+    yield from sorted({claim for claim in told if claim is not None})
+
+
+def _claim_in(message: Message) -> Claim | None:
+    """Return the claim in a message between nodes, None if it makes none."""
+    request, answer, how = message.request, message.response, f"message {message.api}"
+    if message.api in ("BeginQuorumEpoch", "EndQuorumEpoch") and request is not None:
+        return Claim(request.leader_epoch, request.leader_id, how)
+    if message.api != "Fetch" or answer is None or isinstance(answer, dict):
+        return None
+    right = answer.error == answer.partition_error == 0
+    return Claim(answer.leader_epoch, answer.leader_id, how) if right else None
 
 
 @rule(
@@ -29,14 +91,11 @@ _PROOF = ("Fetch", "FetchSnapshot", "UpdateRaftVoter")
     "T1 T4",
     live=True,
 )
-@judges("I1")
 def check(evidence: Evidence, report: Report) -> None:
-    """Judge I18, and what messages and disks add to I1."""
+    """Judge I18."""
     trace = evidence.trace
     if not trace.count:
         report.unseen("I18", NO_TRACE)
-    report.take(seats(evidence.run).findings)
-    report.held("I1", seats(evidence.run).messages)
     if in_virtual_time(evidence.run.test):
         report.held("I18", len(trace.last_led))  # The simulator has judged them during the run.
     else:
@@ -120,7 +179,7 @@ def _expiry_by_steps(evidence: Evidence, node: str, leader: int) -> Callable[[in
     at the end of every step, with the clock reading that the log holds. So it has run out if the
     node took a whole step after the deadline and before the later time.
     """
-    steps, timeout = evidence.steps[leader], timeout_ns(evidence.run.test)
+    steps, timeout = evidence.steps[leader], check_quorum_ns(evidence.run.test)
 
     def expired(since: int, now: int) -> bool:
         deadline = evidence.after(node, since, timeout) + STEP_NS

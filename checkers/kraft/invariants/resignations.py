@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from itertools import chain
 
-from kraftwreck.checkers.kraft.deposed import timeout_ns
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import GIVEN_UP, RECENT
+from kraftwreck.checkers.kraft.recorded.settings import check_quorum_ns
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.message import Message
 from kraftwreck.histories.trace import TraceEvent
@@ -61,7 +61,7 @@ def _heard(evidence: Evidence, report: Report, event: TraceEvent, voters: set[in
     if ended is None:
         return
     own = evidence.trace.tracks[event.node].id
-    span = int(timeout_ns(evidence.settings_of(own)) * RECENT)
+    span = int(check_quorum_ns(evidence.settings_of(own)) * RECENT)
     heard: dict[int, int] = {}
     for message in chain(evidence.of("Fetch"), evidence.of("FetchSnapshot")):
         if (

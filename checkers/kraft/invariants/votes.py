@@ -3,11 +3,11 @@ MonotonicEpoch, I16 PrevoteHarmless, I17 LeaderStickiness, I27 ObserverNotCounte
 
 from __future__ import annotations
 
-from kraftwreck.checkers.kraft.deposed import timeout_ns
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import BACKLOG_NS, MS, REQUEST_TIMEOUT_MS, STICKINESS
 from kraftwreck.checkers.kraft.quorum_model.fetching import Answers
+from kraftwreck.checkers.kraft.recorded.settings import check_quorum_ns
 from kraftwreck.checkers.kraft.rule import judges, rule
 
 
@@ -105,7 +105,7 @@ def _stickiness(evidence: Evidence, report: Report) -> None:
             if begun < time < at and not held_up:
                 heard.took(time)
         report.held("I17")
-        limit = timeout_ns(evidence.settings_of(own)) * 2 // 3  # timeout_ns is 1.5 fetch timeouts.
+        limit = check_quorum_ns(evidence.settings_of(own)) * 2 // 3  # That is one fetch timeout.
         if heard.bind and evidence.after(event.node, heard.last, limit) > at:
             leader = evidence.name(event.leader)
             candidate = evidence.name(event.detail["candidate"])

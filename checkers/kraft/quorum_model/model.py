@@ -58,6 +58,19 @@ class QuorumModel(Quorum):
         """Return how often steps were judged by the rule."""
         return sum(self.steps.get(step, 0) for step in dict.fromkeys(RULES[invariant].steps))
 
+    @property
+    def missing(self) -> str | None:
+        """The first gap of the traces in words, None without gaps."""
+        if not self.count:
+            return "there is no trace: nothing was checked"
+        silent = [name for name, replica in self.tracks.items() if replica.incarnation == 0]
+        if silent:
+            return f"no trace of {', '.join(silent)}"
+        if not self.gaps:
+            return None
+        more = f" (and {len(self.gaps) - 1} more gaps)" if len(self.gaps) > 1 else ""
+        return f"the trace is incomplete: {self.gaps[0]}{more}"
+
     def run(self, events: Iterable[TraceEvent]) -> None:
         """Take in ``events``, then judge what needs the whole."""
         for event in events:

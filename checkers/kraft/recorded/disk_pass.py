@@ -39,6 +39,18 @@ class DiskPass:
                 self._check_quorum_state(log)
         self._check_majority(finals)
 
+    def missing(self) -> list[str]:
+        """Return what the final images lack."""
+        finals = [log for log in self._logs if log.image.label == FINAL]
+        imaged = {log.image.node for log in finals}
+        without = [name for name in self._run.nodes if name not in imaged]
+        lacks = [f"no final disk image of {', '.join(without)}"] if without else []
+        return lacks + [
+            f"the final image of {log.image.node} is damaged ({log.damage})"
+            for log in finals
+            if log.damage is not None
+        ]
+
     def _count(self, kind: str, number: int = 1) -> None:
         self.facts[kind] = self.facts.get(kind, 0) + number
 

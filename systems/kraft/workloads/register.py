@@ -60,7 +60,7 @@ class RegisterWorkload(KraftWorkload):
 
     name = "register"
     about = "topic configs as linearizable registers"
-    checkers: Sequence[str] = ("stats", "epochs", "linearizable", "invariants")
+    checkers: Sequence[str] = ("stats", "linearizable", "invariants")
 
     def __init__(self, timeout_ms: int = 3000) -> None:
         self.timeout_ms = timeout_ms

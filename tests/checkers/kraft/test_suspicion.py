@@ -103,15 +103,15 @@ def test_suspicions_and_proofs_of_one_type_are_kept_apart() -> None:
     """Ten suspicions must not displace a proof."""
     findings = Findings(HOSTS)
     for number in range(15):
-        findings.add("I18", f"late {number}", limit=limits.RESIGNATION)
+        findings.add("I17", f"late {number}", limit=limits.STICKINESS)
     findings.add("I18", "proven")
     other = Findings(HOSTS)
-    other.add("I18", "late elsewhere", limit=limits.RESIGNATION)
+    other.add("I17", "late elsewhere", limit=limits.STICKINESS)
     findings.merge(other)
     result = findings.judged("a doubt", {})
     assert (result.valid, result.error) == (False, "a doubt")
     assert [a.explanation for a in result.anomalies] == ["proven"]
-    assert (len(result.suspicions), findings.suspected) == (10, {"I18": 16})
+    assert (len(result.suspicions), findings.suspected) == (10, {"I17": 16})
 
 
 @pytest.mark.parametrize(
@@ -151,5 +151,5 @@ def test_the_page_lists_all_limits() -> None:
     listed = {id(limit) for limit in limits.LIMITS}
     known = [value for value in vars(limits).values() if isinstance(value, Limit)]
     assert {id(limit) for limit in known} == listed
-    ids = {invariant.id for invariant in TABLE} | {"no-recovery", "stale-leader"}
+    ids = {invariant.id for invariant in TABLE} | {"no-recovery"}
     assert {rule for limit in limits.LIMITS for rule in limit.rules} <= ids

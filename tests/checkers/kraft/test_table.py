@@ -102,7 +102,7 @@ def test_an_anomaly_of_two_checkers_is_reported_once(
     quorum.one_epoch()
     quorum.event("n3", "truncate", {"from": 2, "to": 1}, leo=1, hw=1)
     run = make_run(None, quorum, images=[])
-    verdict = check(run, ["committed", "invariants"])
+    verdict = check(run, ["conformance", "invariants"])
     told = [a.explanation for result in verdict.checkers.values() for a in result.anomalies]
     assert len(told) == len(set(told))
     listed = verdict.checkers["invariants"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kraftwreck.checkers.calls import Call, pair
 from kraftwreck.checkers.findings import Findings
-from kraftwreck.checkers.kraft import committed, topics
+from kraftwreck.checkers.kraft import topics
 from kraftwreck.histories.operation import Op
 
 NODES = ["n1", "n2"]
@@ -23,13 +23,13 @@ def finals(history: Any, *names: str) -> None:
 
 
 def judge(history: Any) -> tuple[Findings, list[str]]:
-    findings, doubts, _ = topics.check(pair(history.ops), NODES)
+    findings, doubts, _ = topics.judge(pair(history.ops), NODES)
     return findings, doubts
 
 
 def test_a_history_without_topics_is_none_of_its_business(history: Any) -> None:
     history.did(0, "read", saw=3, key="r")
-    assert topics.check(pair(history.ops), NODES)[1:] == ([], {})
+    assert topics.judge(pair(history.ops), NODES)[1:] == ([], {})
 
 
 def test_acknowledged_topics_are_present(history: Any) -> None:
@@ -118,12 +118,12 @@ def test_a_missing_final_read_is_unknown(
     for node in ("n1", "n3"):
         history.did(0, "read", saw=["t"], node=node, final=True)
     history.did(0, "read", node="n2", final=True, kind="fail")
-    result = committed.check(make_run(history, cluster))
+    result = topics.check(make_run(history, cluster))
     assert (result.valid, result.error) == ("unknown", "no complete final read from n2")
     history.did(0, "read", saw=["t"], node="n2", final=True)
-    assert committed.check(make_run(history, cluster)).valid is True
+    assert topics.check(make_run(history, cluster)).valid is True
     history.did(0, "read", saw=[], node="n2", final=True)
-    assert committed.check(make_run(history, cluster)).valid is False
+    assert topics.check(make_run(history, cluster)).valid is False
 
 
 def test_many_reads_that_say_the_same_are_not_searched(history: Any) -> None:
@@ -131,7 +131,7 @@ def test_many_reads_that_say_the_same_are_not_searched(history: Any) -> None:
     for _ in range(500):
         history.did(1, "read", saw=["a"])
     finals(history, "a")
-    assert topics.check(pair(history.ops), NODES)[2]["observations_searched"] <= 4
+    assert topics.judge(pair(history.ops), NODES)[2]["observations_searched"] <= 4
 
 
 @st.composite
@@ -173,7 +173,7 @@ def _all_reads(reads: topics.Reads, seen: Any, own: list[Call]) -> list[Call]:
 @given(concurrent_histories())
 def test_leaving_reads_out_never_changes_the_verdict(ops: list[Op]) -> None:
     calls = pair(ops)
-    quick = topics.check(calls, [])[0].counts
+    quick = topics.judge(calls, [])[0].counts
     with patch.object(topics, "_telling_reads", _all_reads):
-        slow = topics.check(calls, [])[0].counts
+        slow = topics.judge(calls, [])[0].counts
     assert bool(quick) == bool(slow)
