@@ -94,6 +94,10 @@ class Node:
         self._announcements: deque[tuple[int, int]] = deque()
         self._undelivered: list[bytes | Snapshot] = []
         """Committed batches that the next step takes in, since this one flushes them."""
+        self._applied = 0
+        """The end of what the image shows."""
+        self._behind: tuple[int, int] | None = None
+        """The applied and the committed end of the last report, None if these were equal."""
         self._more = False
         self._now = now
         self._position = 0
@@ -207,6 +211,7 @@ class Node:
                 self._run_broker(broker, now, wall_ms)
             if replica.state is state and not replica.committed and not replica.announcements:
                 break
+        self._trace_applied()
         self._make_snapshot(now)
         made, replica.effects = replica.effects, []
         effects: list[NodeEffect] = list(self._quorum.take_answers(made))
@@ -282,15 +287,26 @@ class Node:
         """Publish the batches that the loader has applied; return their number."""
         applied = self.loader.take_applied()
         for each in applied:
+            self._applied = each.offset + 1
             if each.loaded:
-                end = each.offset + 1
-                detail = {"end": end, "epoch": each.epoch, "digest": each.digest}
+                detail = {"end": self._applied, "epoch": each.epoch, "digest": each.digest}
                 self.replica.trace("load", detail)
             self._trace_digest(each)
             self.controller.applied(each.offset, each.epoch, now)
             if self.broker is not None:
                 self.broker.published(each.offset, each.epoch, now)
         return len(applied)
+
+    def _trace_applied(self) -> None:
+        """Trace how far the image is, from when it lags behind the commits until it no longer does.
+
+        Usually a step applies all that it reports as committed, and needs no such event.
+        """
+        lags = self.loader.busy or bool(self._undelivered)
+        position = (self._applied, self.replica.delivered) if lags else None
+        if position != self._behind:
+            self._behind = position
+            self.replica.trace("apply", {"end": self._applied})
 
     def _trace_digest(self, applied: Applied) -> None:
         """Trace the image's digest at the same offsets on every node, for comparison."""

@@ -66,8 +66,8 @@ FENCED_NS: Final = 3 * SECOND
 """How long a fenced broker may need to learn of it and end its shutdown: a late heartbeat may have
 unfenced it meanwhile."""
 
-APPLIED_NS: Final = SECOND
-"""How long a running node may take to answer with what it has received."""
+REGISTERED_NS: Final = 500 * MS
+"""How long beyond a session and a quarter a controller may take to free a broker id."""
 
 SESSION: Final = Limit(
     ("C16",),
@@ -94,17 +94,6 @@ SHUT_DOWN: Final = Limit(
     ("C23",),
     "3 s after a fenced broker was unfenced again, for the end of its shutdown",
     "A busy machine delays the answers to its heartbeats.",
-)
-REPORTED: Final = Limit(
-    ("I24",),
-    "1 s of running, for what a node has applied to show in its heartbeats",
-    "A busy machine delays any step of a node.",
-    on_hosts=False,
-)
-SHOWN: Final = Limit(
-    ("C20",),
-    "1 s of running, for what a node has applied to show in its answers",
-    "A busy machine delays any step of a node.",
 )
 DEPARTURE: Final = Limit(
     ("C19",),
@@ -234,8 +223,6 @@ LIMITS: Final = (
     REGISTERED,
     UNFENCED,
     SHUT_DOWN,
-    REPORTED,
-    SHOWN,
     DEPARTURE,
     ELECTIONS,
     RETENTION,

@@ -186,13 +186,21 @@ def test_a_flush_that_holds_a_request_back_is_part_of_its_time(
     assert run.found == ([] if right else ["F6"])
 
 
-def test_a_follower_of_a_resigned_leader_may_campaign(run: Follower) -> None:
+@pytest.mark.parametrize(("epoch", "right"), [(1, True), (0, False)])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_follower_of_a_resigned_leader_may_campaign(
+    run: Follower, epoch: int, right: bool, late: bool
+) -> None:
+    """Seed 445 of 12 s: the leader's last answer arrived after the end of its epoch."""
     run.asks()
-    run.hears(fetched())
+    if not late:
+        run.hears(fetched())
     for told in run.world.on_request:
-        told(run.host(SELF), EndQuorumEpochRequest(None, LEADER, 1, ()))
+        told(run.host(SELF), EndQuorumEpochRequest(None, LEADER, epoch, ()))
+    if late:
+        run.hears(fetched())
     run.stands(0.1)
-    assert run.found == []
+    assert run.found == ([] if right else ["F6"])
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kraftwreck.checkers.kraft.limits import STEP_NS
 from kraftwreck.checkers.recorded.clocks import slowest
 from kraftwreck.histories.message import Message
+from kraftwreck.histories.trace import TraceEvent
 
 if TYPE_CHECKING:
     from kraftwreck.checkers.kraft.invariants.evidence import Evidence  # whose package imports this
@@ -37,6 +39,44 @@ class Exchange(NamedTuple):
         return answer
 
 
+_PROGRESS: Final = frozenset(("start", "commit", "load", "apply"))
+
+
+class _Taken:
+    """By time, how far one node knew the log to be committed, and how far it had applied it."""
+
+    def __init__(self) -> None:
+        self.times: list[int] = []
+        self.known: list[int] = []
+        self.applied: list[int] = []
+        self.lives: list[int] = []
+        """Incarnations."""
+
+    def took(self, event: TraceEvent, at: int) -> None:
+        """Take in an event of :data:`_PROGRESS` at ``at`` (ns).
+
+        A step that applies all that it reports as committed traces no ``apply``; otherwise that is
+        its last event.
+        """
+        kind, detail, applied = event.kind, event.detail, 0
+        known = self.known[-1] if kind != "start" and self.known else 0
+        if kind == "commit":
+            known = applied = detail["last"] + 1
+        elif kind == "apply":
+            applied = detail["end"]
+        elif kind == "load":
+            applied = detail["end"]
+            if self.lives and self.lives[-1] == event.incarnation:
+                applied = max(applied, self.applied[-1])  # Later batches are reported before it.
+        self.times.append(at)
+        self.known.append(max(known, applied))
+        self.applied.append(applied)
+        self.lives.append(event.incarnation)
+
+
+_NOTHING: Final = _Taken()
+
+
 class Commits:
     """How far the log was committed, and how far each node had applied it, by time.
 
@@ -49,6 +89,8 @@ class Commits:
         # Clocks, and the samples of slow clocks, have a resolution of whole microseconds. So two
         # events of one instant may seem this far apart.
         self.blur = int(4_000 * slowest(evidence.run.test))
+        self.step = max(self.blur, STEP_NS if evidence.own_inputs else 0)
+        """How far the times of a step's answers and events may differ (ns)."""
         self._times: list[int] = []
         self._ends: list[int] = []
         told = sorted(evidence.trace.chain.committed.items())
@@ -69,24 +111,10 @@ class Commits:
             at = None if batch is None or batch.event is None else evidence.moment(batch.event)
             if at is not None:
                 self._written[entry.last + 1] = at
-        self._taken: dict[str, tuple[list[int], list[int], list[int]]] = {}
+        self._taken: dict[str, _Taken] = {}
         for event in evidence.run.events:
-            if event.kind == "commit":
-                end = event.detail["last"] + 1
-            elif event.kind == "load":
-                end = event.detail["end"]
-            elif event.kind == "start":
-                end = 0
-            else:
-                continue
-            at = evidence.moment(event)
-            if at is not None:
-                times, ends, lives = self._taken.setdefault(event.node, ([], [], []))
-                if event.kind == "load" and lives and lives[-1] == event.incarnation:
-                    end = max(end, ends[-1])  # The event is reported after later batches.
-                times.append(at)
-                ends.append(end)
-                lives.append(event.incarnation)
+            if event.kind in _PROGRESS and (at := evidence.moment(event)) is not None:
+                self._taken.setdefault(event.node, _Taken()).took(event, at)
 
     @classmethod
     def of(cls, evidence: Evidence) -> Commits:
@@ -115,22 +143,32 @@ class Commits:
     def taken(self, node: str, time: int, life: int | None = None) -> tuple[int, int]:
         """Return (end, incarnation) of what the node had applied at ``time``, or at the end of its
         incarnation ``life`` if that ended before."""
-        found = self._taken.get(node)
-        if found is None:
-            return 0, 0
-        times, ends, lives = found
-        place = bisect_right(times, time)
+        found = self._taken.get(node, _NOTHING)
+        place = bisect_right(found.times, time)
         if life is not None:
-            place = min(place, bisect_right(lives, life))
-        return (ends[place - 1], lives[place - 1]) if place else (0, 0)
+            place = min(place, bisect_right(found.lives, life))
+        return (found.applied[place - 1], found.lives[place - 1]) if place else (0, 0)
+
+    def shown(self, node: str, time: int) -> tuple[int, int, int]:
+        """Return (least, most, incarnation) of the end of what the node had applied as it answered
+        at ``time``: before that step, and after it."""
+        end, life = self.taken(node, time + self.step)
+        least, before = self.taken(node, time - self.step)
+        return min(least, end) if before == life else 0, end, life
+
+    def known(self, node: str, time: int) -> int:
+        """Return the end of what the node knew to be committed at ``time``."""
+        found = self._taken.get(node, _NOTHING)
+        place = bisect_right(found.times, time)
+        return found.known[place - 1] if place else 0
 
     def at_start(self, node: str, life: int) -> int:
         """Return the end of what was committed when the node's incarnation ``life`` started. A
         broker registers after that, and serves once it has applied its registration."""
-        times, _, lives = self._taken.get(node, ([], [], []))
-        place = bisect_left(lives, life)
-        known = place < len(lives) and lives[place] == life
-        return self.committed(times[place] - self.blur) if known else 0
+        found = self._taken.get(node, _NOTHING)
+        place = bisect_left(found.lives, life)
+        known = place < len(found.lives) and found.lives[place] == life
+        return self.committed(found.times[place] - self.blur) if known else 0
 
     def exchange(self, message: Message) -> Exchange | None:
         """Return the exchange of a captured message, None if its request or answer is missing."""
@@ -139,10 +177,10 @@ class Commits:
         node = self._evidence.name(message.replier)
         if self._evidence.own_inputs:
             # The node's own clock orders its inputs and its commits without an error.
-            low, _ = self.taken(node, message.sent - 1)
+            low = self.known(node, message.sent - 1)
             # A broker passes on what the controller knows, which may be news to it.
             broker = self._evidence.is_broker(message)
-            high = self._last if broker else self.taken(node, message.time)[0]
+            high = self._last if broker else self.known(node, message.time)
         else:
             low = self.committed(message.sent - self.blur)
             high = self.committed(message.time + self.blur)

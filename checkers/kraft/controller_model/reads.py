@@ -6,7 +6,7 @@ shows exactly that state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from kraftwreck.checkers.kraft.controller_model.config_values import RULES
@@ -25,6 +25,8 @@ Fault = str | None
 Shown = tuple[str, int, str | None]
 """Host, port and rack of a broker."""
 
+_NAMED = 3
+"""Differences in an explanation."""
 OWN, OF_BROKER, OF_CLUSTER, DEFAULT = 1, 2, 3, 5
 """Sources of configurations."""
 CONTROLLER = "CONTROLLER"
@@ -55,7 +57,14 @@ def _brokers(
         what, state.changes_of_brokers(), lambda: _shown(state, listener, fenced)
     )
     told = {each[id_name]: (each["host"], each["port"], each["rack"]) for each in listed}
-    return None if told == wanted else f"brokers {told}, there are {wanted}"
+    return None if told == wanted else f"broker {_differences(told, wanted)}"
+
+
+def _differences(told: Mapping[Any, Any], right: Mapping[Any, Any]) -> str:
+    """Return the first entries in which two tables differ, in words."""
+    differ = sorted(key for key in told.keys() | right.keys() if told.get(key) != right.get(key))
+    named = [f"{key}: {told.get(key)}, it is {right.get(key)}" for key in differ[:_NAMED]]
+    return "; ".join(named) + (f"; and {len(differ) - _NAMED} more" if differ[_NAMED:] else "")
 
 
 def _partition(
@@ -160,7 +169,8 @@ def metadata(state: State, request: Body, answer: Body, listener: str | None) ->
     if asked is None:
         names = [topic["name"] for topic in answer["topics"]]
         if sorted(names) != state.topics():
-            return f"topics {sorted(names)}, there are {state.topics()}"
+            told, right = dict.fromkeys(names, "listed"), dict.fromkeys(state.topics(), "listed")
+            return f"topic {_differences(told, right)}"
     elif len(asked) != len(answer["topics"]):
         return f"{len(answer['topics'])} topics, {len(asked)} were requested"
     for place, topic in enumerate(answer["topics"]):
@@ -271,7 +281,7 @@ def list_reassignments(state: State, request: Body, answer: Body, listener: str 
         for topic in answer["topics"]
         for part in topic["partitions"]
     }
-    return None if told == right else f"reassignments {told}, there are {right}"
+    return None if told == right else f"reassignment {_differences(told, right)}"
 
 
 def describe_configs(state: State, request: Body, answer: Body, nodes: Collection[int]) -> Fault:
@@ -327,7 +337,7 @@ def api_versions(state: State, request: Body, answer: Body, listener: str | None
         if each["name"] != "kraft.version"
     }
     right = {name: (level, level) for name, level in state.levels().items()}
-    return None if told == right else f"finalized features {told}, they are {right}"
+    return None if told == right else f"finalized feature {_differences(told, right)}"
 
 
 LOCAL: dict[str, Callable[[State, Body, Body, str | None], Fault]] = {

@@ -16,12 +16,11 @@ from kraftwreck.checkers.kraft.controller_model.departures import Departures
 from kraftwreck.checkers.kraft.controller_model.exchanges import Commits, Exchange
 from kraftwreck.checkers.kraft.controller_model.refusals import Allowed
 from kraftwreck.checkers.kraft.controller_model.state import State, StateHistory
-from kraftwreck.checkers.kraft.controller_model.taken_in import TakenIn
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.sessions import answered, session_ns
-from kraftwreck.checkers.kraft.limits import APPLIED_NS, DEPARTURE, REGISTERED, SHOWN
+from kraftwreck.checkers.kraft.limits import DEPARTURE, REGISTERED, REGISTERED_NS
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.checkers.recorded.clocks import slowest
 from kraftwreck.checkers.suspicion import Limit, in_virtual_time
@@ -62,7 +61,7 @@ Codes = Callable[[State], refusals.Codes]
 @rule(
     "C20",
     "ReadsAreCommitted",
-    "A read returns one committed state: one within its duration, or one that the node had "
+    "A read returns one committed state: one within its duration, or the one that the node had "
     "applied.",
     "T1 T6",
 )
@@ -99,7 +98,6 @@ class _Judge:
         count = len(brokers) if isinstance(brokers, list) and brokers else evidence.controllers
         factor = min(3, count) if in_virtual_time(test) else 1  # Nodes of hosts use the default.
         self._defaults = {"count": evidence.setting("default_partitions", 1), "factor": factor}
-        self._shown = TakenIn(evidence, history, self._commits)
         self._heard: dict[int | None, list[int]] = {}
         session = session_ns(evidence)
         self._departures = Departures(evidence, history, session, self._commits.blur)
@@ -348,7 +346,7 @@ class _Judge:
         if self._evidence.pauses:
             return  # A paused node processes its backlog only after it resumes.
         session = int(session_ns(self._evidence) * slowest(self._evidence.run.test))
-        since = exchange.message.sent - session * 5 // 4 - APPLIED_NS // 2
+        since = exchange.message.sent - session * 5 // 4 - REGISTERED_NS
         heard = [*self._heard.get(broker_id, ()), *self._heard[None]]
         if not any(since <= time <= exchange.message.time for time in heard):
             self._report.broken(
@@ -450,13 +448,29 @@ class _Judge:
             self._taken_in(exchange, fault)
 
     def _taken_in(self, exchange: Exchange, fault: Callable[[State], str | None]) -> None:
-        """C20: the answer of any node shows a state it had applied, and never goes back."""
+        """C20: the answer of any node shows the state that it had applied when it answered.
+
+        That is the state before the step that answers, or after it. A broker that serves has caught
+        up with what was committed when it started.
+        """
         self._report.held("C20")
-        message = exchange.message
+        message, commits = exchange.message, self._commits
+        node = self._evidence.name(message.replier)
+        low, end, life = commits.shown(node, message.time)
         serves = message.api != "ApiVersions" and self._evidence.is_broker(message)
-        wrong = self._shown.fault(exchange, fault, serves=serves)
-        if wrong is not None:
-            self._report.broken("C20", wrong, limit=SHOWN)
+        known = commits.at_start(node, life) if serves else 0
+        if end < known:
+            self._report.broken(
+                "C20",
+                f"{exchange.where} having applied the log up to offset {end}; when it started, "
+                f"{known} was committed, and a broker serves only once it has caught up.",
+            )
+        elif not any(fault(state) is None for state in self._history.states(low, end)):
+            self._report.broken(
+                "C20",
+                f"{exchange.where} having applied the log up to offset {end}, but not as that state"
+                f" is: {fault(State(self._history, end))}.",
+            )
 
 
 def _name(code: int) -> str:

@@ -13,16 +13,13 @@ from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import (
-    APPLIED_NS,
     CLOCKS_NS,
     FENCED_NS,
     MS,
-    REPORTED,
     SHUT_DOWN,
     UNFENCED,
 )
 from kraftwreck.checkers.kraft.rule import judges, rule
-from kraftwreck.checkers.recorded.clocks import running_since
 from kraftwreck.checkers.suspicion import Limit
 from kraftwreck.histories.trace import TraceEvent
 
@@ -95,7 +92,7 @@ def _life(
 def _offsets(
     evidence: Evidence, report: Report, commits: Commits, lives: dict[tuple[str, object], int]
 ) -> None:
-    """I24: a broker reports an offset that it has applied, and not one from long before.
+    """I24: a broker reports the offset that it has applied.
 
     ``lives`` are the incarnations of brokers by the epoch they report. Other heartbeats are those
     of clients, which a broker forwards.
@@ -118,12 +115,10 @@ def _offsets(
                 "I24",
                 f"{node} reports metadata offset {offset}, but has applied what lies below {end}.",
             )
-        since = running_since(message.sent, APPLIED_NS, evidence.pauses.get(node, ()))
-        least, of = commits.taken(node, since)
+        least, of = commits.taken(node, message.sent - commits.blur)
         if of == life and offset < least - 1:
             report.broken(
                 "I24",
                 f"{node} reports metadata offset {offset}, but had applied what lies below {least}"
-                " long before.",
-                limit=REPORTED,
+                " before.",
             )

@@ -228,6 +228,11 @@ class Replication(Member):
         self.high_watermark_advanced()
         return True
 
+    @property
+    def delivered(self) -> int:
+        """The end of what the listener was given."""
+        return self._delivered
+
     def high_watermark_advanced(self) -> None:
         """Called on the leader whenever its high watermark has moved."""
 

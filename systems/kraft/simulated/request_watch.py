@@ -63,6 +63,8 @@ class _Asking:
     in_vain: int = 0
     vain_since: int = 0
     answered: int = -1
+    ended: bool = False
+    """Whether its leader has ended the epoch: what it sent before may still arrive."""
     refused: int = -1
     """When the leader refused the voter's update of itself."""
     gone: tuple[int, int] | None = None
@@ -127,8 +129,13 @@ class RequestWatch:
         asking.sent[effect.destination] = effect, host.stepped_at
 
     def _on_request(self, host: Host, message: Request) -> None:
-        if type(message) is EndQuorumEpochRequest:
-            self._asking[host.id].answered = -1  # Its leader lets it campaign at once.
+        asking, last = self._asking[host.id], host.last_trace
+        if (
+            isinstance(message, EndQuorumEpochRequest)
+            and last is not None
+            and (message.leader_id, message.leader_epoch) == (last.leader, last.epoch)
+        ):
+            asking.answered, asking.ended = -1, True  # It may campaign at once.
 
     def _on_response(self, host: Host, event: ResponseReceived) -> None:
         asking, last, now = self._asking[host.id], host.last_trace, self._world.now
@@ -158,9 +165,9 @@ class RequestWatch:
             and host.clock.elapsed(sent, now) < limit
         ):
             asked = effect.message
-            if answer.partition_error == 0:
+            if answer.partition_error == 0 and not asking.ended:
                 asking.answered = now
-            elif answer.partition_error == SNAPSHOT_NOT_FOUND:
+            if answer.partition_error == SNAPSHOT_NOT_FOUND:
                 assert isinstance(asked, FetchSnapshotRequest)
                 asking.gone = asked.snapshot_end, asked.snapshot_epoch
 

@@ -1,4 +1,4 @@
-"""C20: a node's own reads show a state that it had applied, and never go back."""
+"""C20: a node's own reads show the state that it had applied as it answered."""
 
 from __future__ import annotations
 
@@ -7,32 +7,17 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.checkers.kraft.controller_model.exchanges import Commits, Exchange
-from kraftwreck.checkers.kraft.controller_model.state import State
-from kraftwreck.checkers.kraft.controller_model.taken_in import TakenIn
-from kraftwreck.checkers.kraft.invariants.controller import Controller
+from kraftwreck.checkers.kraft.controller_model.exchanges import Commits
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
-from kraftwreck.histories.message import Message
+from kraftwreck.checkers.kraft.recorded.capture import Capture
 
 SECOND = 1_000_000_000
 
 
-class Shows:
-    """Asks whether n2 may show a state. Times are seconds."""
-
-    def __init__(self, run: Any) -> None:
-        evidence = Evidence(run)
-        self.taken_in = TakenIn(evidence, Controller.of(evidence).history, Commits.of(evidence))
-
-    def __call__(self, sent: float, time: float, *ends: int) -> bool:
-        """Whether an answer that fits the states ``ends`` is right."""
-        message = Message(int(time * SECOND), 9, 2, "Metadata", {}, {}, sent=int(sent * SECOND))
-
-        def fault(state: State) -> str | None:
-            return None if state.end in ends else "another"
-
-        exchange = Exchange(message, 0, 0, "n2 answers Metadata")
-        return self.taken_in.fault(exchange, fault, serves=False) is None
+def shown(run: Any, time: float) -> tuple[int, int]:
+    """Return the least and the greatest end that n2 may show at ``time`` (s)."""
+    least, most, _ = Commits(Evidence(run)).shown("n2", int(time * SECOND))
+    return least, most
 
 
 @pytest.fixture
@@ -46,52 +31,60 @@ def two(cluster: Any, records: Any) -> tuple[int, int]:
     return ends[0], ends[1]
 
 
-@pytest.fixture
-def shows(two: Any, cluster: Any, make_run: Callable[..., Any]) -> Shows:
-    return Shows(make_run(None, cluster))
+def second_commit(cluster: Any) -> float:
+    """Return when (s) n2 delivered the second state."""
+    mono = [e.mono for e in cluster.events if (e.node, e.kind) == ("n2", "commit")]
+    return float(mono[-1]) / 1e6
 
 
-def test_a_node_shows_a_recently_applied_state(shows: Any, two: Any, cluster: Any) -> None:
-    first, second = two
-    now = cluster.time
-    assert shows(now, now + 0.1, first)
-    assert not shows(now, now + 0.1, second + 1), "never a state"
-    assert not shows(now, now + 1.5, first), "it had the second one for too long"
-    assert shows(now, now + 1.5, second)
-
-
-def test_reads_of_a_node_never_go_back(shows: Any, two: Any, cluster: Any) -> None:
-    first, second = two
-    now = cluster.time
-    assert shows(now, now + 0.1, second)
-    assert not shows(now + 0.2, now + 0.3, first)
-
-
-def test_of_two_that_are_asked_at_once_either_may_be_first(
-    shows: Any, two: Any, cluster: Any
-) -> None:
-    """Seed 440412: two answers of one moment, of which either may show the newer state."""
-    first, second = two
-    now = cluster.time
-    assert shows(now, now + 0.1, second)
-    assert shows(now + 0.05, now + 0.1, first)
-
-
-def test_an_answer_that_fits_two_states_counts_for_the_older(
-    shows: Any, two: Any, cluster: Any
+def test_a_step_that_commits_answers_from_before_or_after(
+    two: Any, cluster: Any, make_run: Callable[..., Any]
 ) -> None:
     first, second = two
-    now = cluster.time
-    assert shows(now, now + 0.1, first, second)
-    assert shows(now + 0.2, now + 0.3, first)
+    run, at = make_run(None, cluster), second_commit(cluster)
+    assert shown(run, at - 0.001) == (first, first)
+    assert shown(run, at) == (first, second)
+    assert shown(run, at + 0.001) == (second, second), "at once, without a tolerance"
 
 
-def test_while_a_node_is_stopped_it_takes_in_nothing(
-    two: Any, cluster: Any, make_run: Callable[..., Any], make_fault: Callable[..., Any]
+def test_a_node_whose_image_lags_says_so(
+    two: Any, cluster: Any, make_run: Callable[..., Any]
 ) -> None:
-    """Seed 440412: paused as it received a state, it showed the previous one when it resumed."""
-    first, _ = two
-    now = cluster.time
-    shows = Shows(make_run(None, cluster, faults=make_fault(1, "pause", now, now + 3, "n2")))
-    assert shows(now + 0.5, now + 3, first)
-    assert not shows(now + 3.5, now + 4.5, first)
+    """Seed 207 of 12 s with work_records=1: it applied the second state 1.2 s after its commit."""
+    first, second = two
+    cluster.time = second_commit(cluster) - 0.001
+    cluster.event("n2", "apply", {"end": first})  # In the step that delivers the second state.
+    at = cluster.time
+    cluster.time += 1.2
+    cluster.event("n2", "apply", {"end": second})
+    run = make_run(None, cluster)
+    assert shown(run, at + 1.1) == (first, first)
+    assert shown(run, cluster.time) == (first, second)
+    assert shown(run, cluster.time + 0.001) == (second, second)
+
+
+def test_times_of_hosts_are_rounded_to_milliseconds(
+    two: Any, cluster: Any, make_run: Callable[..., Any]
+) -> None:
+    first, second = two
+    capture = Capture()
+    capture.own_inputs = True
+    run, at = make_run(None, cluster, capture=capture), second_commit(cluster)
+    assert shown(run, at + 0.0009) == (first, second)
+    assert shown(run, at + 0.0011) == (second, second)
+
+
+def test_a_new_process_has_applied_nothing(
+    two: Any, cluster: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.time += 0.5
+    cluster.start("n2")
+    assert shown(make_run(None, cluster), cluster.time) == (0, 0)
+
+
+def test_a_loaded_snapshot_does_not_take_back_what_was_applied_after_it(
+    two: Any, cluster: Any, make_run: Callable[..., Any]
+) -> None:
+    first, second = two
+    cluster.event("n2", "load", {"end": first, "epoch": 1, "digest": ""})
+    assert shown(make_run(None, cluster), cluster.time + 1) == (second, second)
