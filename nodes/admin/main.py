@@ -23,6 +23,7 @@ from kraftwreck.nodes.admin.client import Client
 from kraftwreck.nodes.admin.cluster import Cluster
 from kraftwreck.nodes.admin.creation import Creation
 from kraftwreck.nodes.admin.failure import NOT_DONE, REFUSED, AdminError
+from kraftwreck.nodes.admin.features import describe_features, upgrade_features
 from kraftwreck.nodes.admin.topics import CONTROLLER, ROTATED, create_topic
 from kraftwreck.nodes.protocol.codec import ProtocolError
 from kraftwreck.nodes.server.addresses import ConfigError, parse_servers
@@ -32,6 +33,7 @@ PROGRAM: Final = "kraftwreck-admin"
 PATIENCE_S: Final = 30.0
 TIMEOUT_S: Final = 3600.0
 BATCH: Final = 100
+_LEVEL: Final = re.compile(r"\d{1,4}", re.ASCII)
 _NUMBERS: Final = re.compile(r"\d{1,9}(,\d{1,9})*", re.ASCII)
 
 
@@ -95,6 +97,10 @@ def _administrate(arguments: argparse.Namespace, cluster: Cluster) -> dict[str, 
             arguments.placement,
             _progress,
         )
+    if arguments.command == "describe-features":
+        return describe_features(cluster)
+    if arguments.command == "upgrade-features":
+        return upgrade_features(cluster, _levels(arguments.features), arguments.dry_run)
     brokers = _ids("broker", arguments.brokers)
     balancer = Balancer(cluster, _progress, arguments.timeout, arguments.batch)
     if arguments.command == "add-brokers":
@@ -120,6 +126,16 @@ def _configs(pairs: Sequence[str]) -> dict[str, str]:
         if not key or not equals or key in found:
             raise AdminError(f"--config {pair!r} is not NAME=VALUE, each name once")
         found[key] = value
+    return found
+
+
+def _levels(pairs: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for pair in pairs:
+        name, equals, level = pair.partition("=")
+        if not name or not equals or name in found or not _LEVEL.fullmatch(level):
+            raise AdminError(f"feature {pair!r} is not NAME=LEVEL, each name once")
+        found[name] = int(level)
     return found
 
 
@@ -172,6 +188,10 @@ def _parser() -> argparse.ArgumentParser:
         default=CONTROLLER,
         help="who places replicas: the controller, or the round-robin of Kafka's first design",
     )
+    _add(commands, "describe-features", "show the levels of features")
+    levels = _add(commands, "upgrade-features", "raise levels of features, all or none")
+    levels.add_argument("features", nargs="+", metavar="NAME=LEVEL")
+    levels.add_argument("--dry-run", action="store_true", help="ask if it is possible")
     add = _add(commands, "add-brokers", "balance the cluster on brokers that were started")
     _add_balancing(add)
     remove = _add(commands, "remove-brokers", "drain brokers, unregister them, delete their data")

@@ -18,7 +18,7 @@ from kraftwreck.nodes.broker.forwarding import Forwarding
 from kraftwreck.nodes.broker.leadership import ControllerAddress, Leadership, controller_of
 from kraftwreck.nodes.broker.lifecycle import Life, Lifecycle
 from kraftwreck.nodes.broker.producer_ids import API as INIT_PRODUCER_ID
-from kraftwreck.nodes.broker.producer_ids import ProducerIds
+from kraftwreck.nodes.broker.producer_ids import ProducerIds, answer
 from kraftwreck.nodes.broker.topic_view import MetadataAnswer, PartitionsAnswer
 from kraftwreck.nodes.consensus.effects import (
     ApiReply,
@@ -30,6 +30,7 @@ from kraftwreck.nodes.consensus.effects import (
 from kraftwreck.nodes.metadata.describe import api_versions
 from kraftwreck.nodes.metadata.image import MetadataImage
 from kraftwreck.nodes.node_config import NodeConfig
+from kraftwreck.nodes.protocol.errors import UNSUPPORTED_VERSION
 from kraftwreck.nodes.replication.effects import Effect as DataEffect
 from kraftwreck.nodes.replication.events import FromShell, Request
 from kraftwreck.nodes.replication.headers import PartitionKey
@@ -133,11 +134,13 @@ class Broker:
         Requests wait until the broker has caught up with the metadata once, because before that its
         image is meaningless. Kafka keeps the listener closed for that time.
         """
-        served = request.api in FORWARDED or request.api in LOCAL
-        if not served and (self._data is None or request.api != INIT_PRODUCER_ID):
-            raise FatalError(f"the broker does not serve {request.api}")
-        if request.api == "ApiVersions":
+        api = request.api
+        if api not in FORWARDED and api not in LOCAL and api != INIT_PRODUCER_ID:
+            raise FatalError(f"the broker does not serve {api}")
+        if api == "ApiVersions":
             self._reply(request, self._api_versions(request))
+        elif api == INIT_PRODUCER_ID and self._data is None:
+            self._reply(request, answer(UNSUPPORTED_VERSION))
         elif not self._life.knows:
             self._held.append(request)
         else:

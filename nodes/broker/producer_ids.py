@@ -106,14 +106,15 @@ class ProducerIds:
     def _serve(self) -> None:
         while self._waiting and self._next < self._end:
             token, _ = self._waiting.pop(0)
-            self._replies.append(ApiReply(token, _answer(NONE, self._next, 0)))
+            self._replies.append(ApiReply(token, answer(NONE, self._next, 0)))
             self._next += 1
 
     def _refuse(self, token: int, error: int) -> None:
-        self._replies.append(ApiReply(token, _answer(error, -1, -1)))
+        self._replies.append(ApiReply(token, answer(error)))
 
 
-def _answer(error: int, producer_id: int, epoch: int) -> Body:
+def answer(error: int, producer_id: int = -1, epoch: int = -1) -> Body:
+    """Return the body of an answer."""
     return {
         "throttle_time_ms": 0,
         "error_code": error,

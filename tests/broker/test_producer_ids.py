@@ -54,6 +54,15 @@ def test_ids_are_those_of_blocks_in_order(running: Any) -> None:
     assert answers(running, [later]) == [(NONE, 5001)]
 
 
+def test_a_broker_without_records_has_none(make_rig: Callable[..., Any]) -> None:
+    """The request, which ApiVersions does not announce, ended such a broker."""
+    rig = make_rig(data_plane=False)
+    token = rig.ask("InitProducerId", 4, NEW)
+    assert answers(rig, [token]) == [(UNSUPPORTED_VERSION, -1)]
+    rig.tick()
+    assert all(each.api != "AllocateProducerIds" for each in rig.sent)
+
+
 def test_a_refused_block_is_asked_for_again(running: Any) -> None:
     token = running.ask("InitProducerId", 4, NEW)
     running.tick()

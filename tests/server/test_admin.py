@@ -18,6 +18,7 @@ import pytest
 from kraftwreck.nodes.admin.client import Client
 from kraftwreck.nodes.admin.main import main
 from tests.killed import kill_early
+from tests.waiting import wait_until
 
 Run = Callable[..., dict[str, Any]]
 ADMIN = [sys.executable, "-m", "kraftwreck.nodes.admin"]
@@ -92,6 +93,27 @@ def test_a_topic_is_created_once_and_must_fit_afterwards(shared_brokers: Any, ru
         assert f"topic t exists with {said}" in error
 
 
+def test_features_are_described_and_upgraded(shared_brokers: Any, run: Run) -> None:
+    at = server(shared_brokers, 4)
+    before = run("describe-features", *at)
+    assert before["levels"]["commit.mode.version"] == 0
+    assert before["supported"]["commit.mode.version"] == "0 to 1"
+    wanted = ("commit.mode.version=1", "eligible.leader.replicas.version=1")
+    assert run("upgrade-features", *wanted, *at, "--dry-run") == {
+        "possible": {"commit.mode.version": 1, "eligible.leader.replicas.version": 1}
+    }
+    error = run("upgrade-features", "commit.mode.version=1", "a=1", *at, status=254)["error"]
+    assert "INVALID_UPDATE_VERSION" in error
+    assert run("describe-features", *at) == before
+    for _ in range(2):
+        done = run("upgrade-features", "commit.mode.version=1", *at)
+        assert done == {"levels": {"commit.mode.version": 1}}
+    levels = {**before["levels"], "commit.mode.version": 1}
+    wait_until(lambda: run("describe-features", *at)["levels"] == levels)
+    error = run("upgrade-features", "commit.mode.version=0", *at, status=254)["error"]
+    assert "INVALID_UPDATE_VERSION" in error
+
+
 def test_the_rotated_placement_is_that_of_the_design(shared_brokers: Any, run: Run) -> None:
     shape = ("--partitions", "9", "--replicas", "2", "--placement", "rotated")
     result = run("create-topic", "rotated", *server(shared_brokers, 4), *shape)
@@ -110,6 +132,7 @@ def test_mistakes_are_one_line_with_what_to_do(shared_brokers: Any, run: Run) ->
         (("create-topic", "u", *at, "--config", "nosuch=1"), 254, "INVALID_CONFIG"),
         (("create-topic", "u", *at, "--config", "nosuch"), 254, "is not NAME=VALUE"),
         (("create-topic", "t", "--bootstrap-server", "here"), 254, "'here' is not host:port"),
+        (("upgrade-features", "a=x", *at), 254, "'a=x' is not NAME=LEVEL"),
         (("add-brokers", "x", *at), 254, "'x' is not a list of node ids"),
         (("add-brokers", "9", *at, "--patience", "0.3"), 1, "brokers [9] did not register"),
         (("remove-brokers", "4,5,6", *at, "--dry-run"), 254, "leave one at least"),
