@@ -19,7 +19,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(slots=True)
 class Rule:
-    """``evidence`` has the tags of docs/invariants.md. ``live`` is True if the simulator judges the
+    """``evidence`` has the tags of docs/invariants.md, ``nothing`` why a run with that evidence may
+    have nothing to judge. ``live`` is True if the simulator judges the
     rule during the run, too; ``simulated`` if nothing else can. ``steps`` are what its functions
     over steps are called on, ``checks`` its functions over a whole run."""
 
@@ -27,6 +28,7 @@ class Rule:
     name: str = ""
     statement: str = ""
     evidence: str = ""
+    nothing: str = "no such event in this run"
     live: bool = False
     steps: tuple[str, ...] = ()
     simulated: bool = False
@@ -48,6 +50,7 @@ def rule(
     name: str = "",
     statement: str = "",
     evidence: str = "",
+    nothing: str = "",
     *,
     on: tuple[str, ...] = (),
     live: bool = False,
@@ -58,6 +61,7 @@ def rule(
     if name:
         assert not known.name, f"{id} is named twice"
         known.name, known.statement, known.evidence = name, statement, evidence
+    known.nothing = nothing or known.nothing
     known.live |= live or simulated or bool(on)
     known.simulated |= simulated
     known.steps += on

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraftwreck.checkers.kraft.invariants.evidence import NO_TRACE, Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.table import TABLE
 from kraftwreck.checkers.kraft.rule import GROUPS
@@ -22,9 +22,6 @@ from kraftwreck.histories.verdict import CheckerResult
 
 ALONE: Final = ("I1", "I3", "I6", "I7", "I8", "I9", "I10", "I11", "I14")
 """Rules that the records of some nodes can prove broken whatever the others recorded."""
-
-CONTROLLER_ERROR = "controller-error"
-"""An operation that failed in a controller for an unforeseen reason; no invariant of the list."""
 
 
 @compares_nodes(*ALONE)
@@ -41,8 +38,6 @@ def check(run: RunData) -> CheckerResult:
     for rule in TABLE:
         if rule.steps:
             report.held(rule.id, evidence.trace.facts(rule.id))
-            if not evidence.trace.count:
-                report.unseen(rule.id, NO_TRACE)
     for group, ids in GROUPS.items():
         try:
             group(evidence, report)
@@ -52,6 +47,8 @@ def check(run: RunData) -> CheckerResult:
             doubts.append(f"{', '.join(ids)} could not be judged ({text})")
             for invariant in ids:
                 report.unseen(invariant, text)
+    for rule in TABLE:
+        report.unseen(rule.id, evidence.why_unseen(rule))
     capture = run.capture
     if capture is not None and capture.dropped:
         doubts.append(f"{capture.dropped} captured messages were dropped")

@@ -17,7 +17,7 @@ from kraftwreck.checkers.kraft.controller_model.exchanges import Commits, Exchan
 from kraftwreck.checkers.kraft.controller_model.refusals import Allowed
 from kraftwreck.checkers.kraft.controller_model.state import State, StateHistory
 from kraftwreck.checkers.kraft.invariants.controller import Controller
-from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.sessions import answered, session_ns
 from kraftwreck.checkers.kraft.limits import DEPARTURE, REGISTERED, REGISTERED_NS
@@ -26,8 +26,6 @@ from kraftwreck.checkers.recorded.clocks import slowest
 from kraftwreck.checkers.suspicion import Limit, in_virtual_time
 from kraftwreck.nodes.protocol import errors
 
-IDS = ("C8", "C15", "C18", "C19", "C20")
-NOT_WHOLE = "the disks no longer hold the whole committed log"
 UNTOLD = frozenset(
     (errors.REQUEST_TIMED_OUT, errors.NOT_CONTROLLER, errors.UNKNOWN_SERVER_ERROR,
      errors.POLICY_VIOLATION)
@@ -43,6 +41,7 @@ Codes = Callable[[State], refusals.Codes]
     "ReplicaPlacement",
     "New replicas are spread over brokers and racks, unfenced brokers first, and leaders rotate.",
     "T1 T6",
+    nothing="the controller has placed no replica on brokers",
 )
 @rule(
     "C18",
@@ -67,21 +66,9 @@ Codes = Callable[[State], refusals.Codes]
 )
 def check(evidence: Evidence, report: Report) -> None:
     """Judge all captured answers."""
-    if not evidence.captured:
-        for invariant in IDS:
-            report.unseen(invariant, NO_MESSAGES)
-        return
     controller = Controller.of(evidence)
-    history = controller.history
-    for invariant in IDS:
-        if not history.ends:
-            report.unseen(invariant, NO_LOG)
-        elif not controller.whole:
-            report.unseen(invariant, NOT_WHOLE)
-    report.unseen("C8", "no AlterPartition was requested and answered")
-    report.unseen("C15", "the controller has placed no replica on brokers")
-    if history.ends and controller.whole:
-        _Judge(evidence, report, history).run()
+    if evidence.captured and controller.is_whole(report, "C8", "C15", "C18", "C19", "C20"):
+        _Judge(evidence, report, controller.history).run()
 
 
 class _Judge:

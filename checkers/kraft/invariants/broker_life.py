@@ -10,7 +10,7 @@ from __future__ import annotations
 from kraftwreck.checkers.kraft.controller_model.exchanges import Commits
 from kraftwreck.checkers.kraft.controller_model.state import StateHistory, Versions
 from kraftwreck.checkers.kraft.invariants.controller import Controller
-from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_TRACE, Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import (
     CLOCKS_NS,
@@ -32,11 +32,11 @@ RECOVERY, RUNNING, STOPPED = "recovery", "running", "stopped"
     "A broker recovers once it has applied its registration, serves once it is unfenced, and ends"
     " its shutdown once it is fenced.",
     "T4 T6",
+    nothing="no broker in this run",
 )
 @judges("I24")
 def check(evidence: Evidence, report: Report) -> None:
     """Judge C23, and I24 for brokers with traces."""
-    report.unseen("C23", "no broker in this run" if evidence.trace.count else NO_TRACE)
     told = [e for e in evidence.run.events if e.kind == "broker"]
     if not told or evidence.trace.gaps:
         return
@@ -44,8 +44,7 @@ def check(evidence: Evidence, report: Report) -> None:
     lives = {(e.node, e.detail.get("broker_epoch")): e.incarnation for e in told}
     _offsets(evidence, report, commits, lives)
     history = Controller.of(evidence).history
-    if not Controller.of(evidence).whole:
-        report.unseen("C23", NO_LOG)
+    if not Controller.of(evidence).is_whole(report, "C23"):
         return
     ids = {name: number for number, name in evidence.names.items()}
     for event in told:

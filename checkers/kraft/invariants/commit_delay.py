@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from typing import Any
 
-from kraftwreck.checkers.kraft.invariants.evidence import NO_TRACE, Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import CALM_NS, NEWS
 from kraftwreck.checkers.kraft.recorded.settings import setting
@@ -37,17 +37,14 @@ NOT_SIMULATED = "only the simulator knows how slow links and disks are"
     "In quiet times, followers that fetch no snapshot learn of most commits, and of a new leader,"
     " within some round trips.",
     "T4",
+    nothing=f"fewer than {FEWEST} commits in quiet times that a follower waited for",
 )
 def check(evidence: Evidence, report: Report) -> None:
     """Judge L9."""
-    if not evidence.trace.count:
-        report.unseen("L9", NO_TRACE)
-        return
     bound = _bound(evidence.run.test)
     if bound is None:
         report.unseen("L9", NOT_SIMULATED)
         return
-    report.unseen("L9", f"fewer than {FEWEST} commits in quiet times that a follower waited for")
     calm = _Calm(evidence)
     followers, commits = _positions(evidence)
     quiet = [each for each in commits if calm.around(each[0] - CALM_NS, each[0] + bound)]

@@ -12,15 +12,15 @@ from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
 from kraftwreck.checkers.kraft.recorded.disk_pass import DiskPass, disk_pass
 from kraftwreck.checkers.kraft.recorded.settings import setting
 from kraftwreck.checkers.kraft.recorded.trace import quorum_model
+from kraftwreck.checkers.kraft.rule import Rule
 from kraftwreck.checkers.recorded.clocks import after, node_clocks, pauses
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.histories.message import Message
 from kraftwreck.histories.trace import TraceEvent
 
-NO_TRACE = "no trace"
-NO_IMAGES = "no disk image"
 NO_MESSAGES = "messages were not captured"
-NO_LOG = "no committed metadata records on the disks"
+NOT_WHOLE = "the disks no longer hold the whole committed log"
+GAPS = "the traces have gaps"
 
 
 class Evidence:
@@ -31,6 +31,22 @@ class Evidence:
         self.trace: QuorumModel = quorum_model(run)
         self.names = dict(enumerate(run.nodes, start=1))
         self._clocks = node_clocks(run.test)
+
+    @cached_property
+    def lacking(self) -> dict[str, str]:
+        """Why there is no evidence of a kind, by its tag in docs/invariants.md."""
+        missing = {
+            "T1": not self.captured and NO_MESSAGES,
+            "T2": not self.run.images and "no disk image",
+            "T4": not self.trace.count and "no trace",
+            "T6": not self.log.segments and "no committed metadata records on the disks",
+        }
+        return {tag: why for tag, why in missing.items() if why}
+
+    def why_unseen(self, rule: Rule) -> str:
+        """Return why a rule judged nothing, unless the rule has said more."""
+        tags = rule.evidence.split()
+        return ", ".join(why for tag, why in self.lacking.items() if tag in tags) or rule.nothing
 
     @cached_property
     def disks(self) -> DiskPass:

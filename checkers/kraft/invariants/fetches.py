@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.quorum_model.log_chain import START, BatchId, LogChain
 from kraftwreck.checkers.kraft.rule import rule
@@ -24,9 +24,6 @@ from kraftwreck.histories.message import Message
 )
 def check(evidence: Evidence, report: Report) -> None:
     """Judge I28 by all answers without error."""
-    if not evidence.captured:
-        report.unseen("I28", NO_MESSAGES)
-        return
     chain = evidence.trace.chain
     tips = {
         (evidence.trace.tracks[election.node].id, election.epoch): election.tip

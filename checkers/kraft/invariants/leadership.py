@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import STEP_NS
 from kraftwreck.checkers.kraft.quorum_model.fetching import Majority
@@ -94,8 +94,6 @@ def _claim_in(message: Message) -> Claim | None:
 def check(evidence: Evidence, report: Report) -> None:
     """Judge I18."""
     trace = evidence.trace
-    if not trace.count:
-        report.unseen("I18", NO_TRACE)
     if in_virtual_time(evidence.run.test):
         report.held("I18", len(trace.last_led))  # The simulator has judged them during the run.
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import (
     BUSY,
@@ -92,7 +92,6 @@ def check(evidence: Evidence, report: Report) -> None:
     run, trace = evidence.run, evidence.trace
     _requests(evidence, report)
     if not trace.count:
-        _all_unseen(report, NO_TRACE)
         return
     healed, open_faults = last_heal(run.faults)
     if open_faults:
@@ -281,9 +280,6 @@ def _elections(evidence: Evidence, report: Report, watch: _Watch) -> None:
 
 def _requests(evidence: Evidence, report: Report) -> None:
     """L8: no node exceeds :data:`MOST_REQUESTS` requests per second to a peer."""
-    if not evidence.captured:
-        report.unseen("L8", NO_MESSAGES)
-        return
     counts: dict[tuple[int, int, int], int] = {}
     for messages in evidence.messages.values():
         for message in messages:

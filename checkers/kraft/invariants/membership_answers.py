@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import GAPS, Evidence
 from kraftwreck.checkers.kraft.invariants.refused_upgrades import (
     raises_kraft_version,
     refused_in_vain,
@@ -35,14 +35,12 @@ _ANY_TIME = frozenset((errors.REQUEST_TIMED_OUT, errors.BROKER_NOT_AVAILABLE))
     "Requests about the quorum are answered from the leader's voters and change only the named "
     "voter. Valid kraft.version upgrades succeed.",
     "T1 T4",
+    nothing="no request changed or described the quorum",
 )
 def check(evidence: Evidence, report: Report) -> None:
     """Judge C22."""
-    report.unseen("C22", "no request changed or described the quorum")
-    if not evidence.captured or not evidence.trace.count:
-        report.unseen("C22", NO_MESSAGES if evidence.trace.count else NO_TRACE)
-        return
     if evidence.trace.gaps:
+        report.unseen("C22", GAPS)
         return
     standing = Standing.of(evidence)
     for api in (ADD, REMOVE, DESCRIBE, UPDATE):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import GAPS, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.standing import FOLLOWER, LEADER, Position, Standing, told
 from kraftwreck.checkers.kraft.rule import rule
@@ -30,11 +30,9 @@ _MAY_VOTE = ("unattached", "prospective")
 )
 def check(evidence: Evidence, report: Report) -> None:
     """Judge I33."""
-    if not evidence.captured or not evidence.trace.count:
-        report.unseen("I33", NO_MESSAGES if evidence.trace.count else NO_TRACE)
-        return
     if evidence.trace.gaps:
-        report.unseen("I33", "the traces have gaps")
+        report.unseen("I33", GAPS)
+    if evidence.trace.gaps or not evidence.trace.count:
         return
     judge = _Judge(evidence, report)
     for api in (*_OF_LEADER, *_OF_ANYBODY):

@@ -26,10 +26,10 @@ CHECK_QUORUM = "check-quorum"
     "A leader resigns for lack of a majority only if no majority recently fetched records or a "
     "snapshot from it.",
     "T1 T4",
+    nothing="no leader resigned for lack of fetches",
 )
 def check(evidence: Evidence, report: Report) -> None:
     """Judge L10."""
-    report.unseen("L10", "no leader resigned for lack of fetches")
     resigned = [
         event
         for event in evidence.run.events

@@ -24,10 +24,10 @@ TINY = 1
     "SnapshotsKeptAsNeeded",
     "Old snapshots are deleted by the retention rules, and never while a node fetches them.",
     "T1 T4",
+    nothing="no snapshot was fetched, and none had to be deleted",
 )
 def check(evidence: Evidence, report: Report) -> None:
     """Judge L11."""
-    report.unseen("L11", "no snapshot was fetched, and none had to be deleted")
     if evidence.setting("retention_bytes", 0) == TINY:
         _old(evidence, report)
     if not evidence.captured:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kraftwreck.checkers.kraft.controller_model.replay import Replay
 from kraftwreck.checkers.kraft.invariants.controller import Controller
-from kraftwreck.checkers.kraft.invariants.evidence import NO_IMAGES, NO_LOG, Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.recorded.committed_log import Snapshot
 from kraftwreck.checkers.kraft.recorded.disk_log import disk_logs
@@ -28,17 +28,11 @@ from kraftwreck.nodes.protocol.codec import ProtocolError
     "A log that does not begin at 0 has a snapshot that reaches its first offset.",
     "T2",
     live=True,
+    nothing="every log begins at offset 0",
 )
 @judges("I19", "I20", "I22")
 def check(evidence: Evidence, report: Report) -> None:
     """Judge the names and the contents of snapshot files."""
-    if not evidence.run.images:
-        for invariant in ("I19", "I20", "I21"):
-            report.unseen(invariant, NO_IMAGES)
-    else:
-        for invariant in ("I19", "I20"):
-            report.unseen(invariant, "no snapshots in this run")
-        report.unseen("I21", "every log begins at offset 0")
     snapshots = [s for s in evidence.log.snapshots if s.id[0] > 0]
     replayed = Controller.of(evidence).replay
     _contents(evidence, report, replayed, snapshots)
@@ -53,8 +47,8 @@ def _contents(
 ) -> None:
     """I19: the state of a snapshot is that of the log before its end, on every node."""
     report.held("I19", replayed.compared)
-    if snapshots:
-        report.unseen("I19", NO_LOG if not evidence.log.segments else "no log reaches a snapshot")
+    if snapshots and evidence.log.segments:
+        report.unseen("I19", "no log reaches a snapshot")
     for snapshot, section, key, expected, found in replayed.differences:
         what = f"{section} {_plain(key)}"
         report.broken(
@@ -162,7 +156,6 @@ def _starts(evidence: Evidence, report: Report) -> None:
 
 def _fetched(evidence: Evidence, report: Report) -> None:
     """I22: a leader has all committed records, so it never needs a snapshot."""
-    report.unseen("I22", "no node fetched or installed a snapshot")
     for message in evidence.of("FetchSnapshot"):
         if message.request is None:
             continue

@@ -4,7 +4,7 @@ TransactionAtomic, I29 NoIllegalState."""
 from __future__ import annotations
 
 from kraftwreck.checkers.kraft.invariants.controller import Controller
-from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.rule import judges, rule
 
@@ -15,12 +15,14 @@ from kraftwreck.checkers.kraft.rule import judges, rule
     "A broker's reported metadata offset is committed, applied, recent, and never decreases. A "
     "broker is unfenced once it has reported that it applied its own registration.",
     "T1 T4 T6",
+    nothing="no broker sent a heartbeat",
 )
 @rule(
     "C12",
     "TransactionAtomic",
     "Metadata transactions begin and end alternately, and no snapshot contains a part of one.",
     "T2 T6",
+    nothing="no metadata transaction in this run",
 )
 @judges("I19", "I23", "I25", "I29")
 def check(evidence: Evidence, report: Report) -> None:
@@ -48,10 +50,6 @@ def _deliveries(evidence: Evidence, report: Report) -> None:
 def _log(evidence: Evidence, report: Report) -> None:
     """I23: the committed log has no contradictions; C12: its transactions are complete."""
     log, replayed = evidence.log, Controller.of(evidence).replay
-    if not replayed.records:
-        report.unseen("I23", NO_LOG)
-        report.unseen("C12", NO_LOG)
-    report.unseen("C12", "no metadata transaction in this run")
     report.held("I23", replayed.records)
     report.held("C12", replayed.transactions)
     for offset, why in replayed.refusals:
@@ -72,10 +70,6 @@ def _log(evidence: Evidence, report: Report) -> None:
 
 def _applied(evidence: Evidence, report: Report) -> None:
     """I24: a broker's reported metadata offset never decreases, and is committed."""
-    if not evidence.captured:
-        report.unseen("I24", NO_MESSAGES)
-        return
-    report.unseen("I24", "no broker sent a heartbeat")
     reached: dict[tuple[int, int], int] = {}
     # Heartbeats may overtake each other in the network, so only the order of sending counts.
     for message in sorted(evidence.of("BrokerHeartbeat"), key=lambda message: message.sent):

@@ -20,7 +20,7 @@ from kraftwreck.checkers.kraft.controller_model.metadata_model import (
 from kraftwreck.checkers.kraft.controller_model.refusals import is_online
 from kraftwreck.checkers.kraft.controller_model.state import State, StateHistory
 from kraftwreck.checkers.kraft.invariants.controller import Controller
-from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.sessions import append_ns, reigns
 from kraftwreck.checkers.kraft.limits import (
@@ -43,17 +43,16 @@ UNCLEAN = "unclean_leader_election_interval_ms"
     "ElectionsByTime",
     "Partitions that an election by the controller would help wait for only a few of them.",
     "T4 T6",
+    nothing="the intervals are minutes long, or no such election was needed",
 )
 def check(evidence: Evidence, report: Report) -> None:
     """Judge L12."""
     preferred = evidence.setting(REBALANCE, 300) * SECOND
     unclean = evidence.setting(UNCLEAN, 300_000) * 1_000_000
-    report.unseen("L12", "the intervals are minutes long, or no such election was needed")
     if min(preferred, unclean) > LONGEST_INTERVAL_NS or evidence.trace.gaps:
         return
     history = Controller.of(evidence).history
-    if not Controller.of(evidence).whole:
-        report.unseen("L12", NO_LOG)
+    if not Controller.of(evidence).is_whole(report, "L12"):
         return
     commits, drift = Commits.of(evidence), slowest(evidence.run.test)
     simulated = in_virtual_time(evidence.run.test)

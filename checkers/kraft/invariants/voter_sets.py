@@ -12,7 +12,7 @@ from typing import Any
 
 from kraftwreck.checkers.kraft.controller_model.exchanges import Commits
 from kraftwreck.checkers.kraft.invariants.controller import Controller
-from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, NO_TRACE, Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import STEP_NS
 from kraftwreck.checkers.kraft.quorum_model.replica import NO_DIRECTORY
@@ -67,27 +67,25 @@ class _Node:
     "A node uses the voters of the last voters record in its own log, also after appends and "
     "truncations.",
     "T2 T4",
+    nothing=NO_CHANGE,
 )
 @rule(
     "I32",
     "AddedOnceCaughtUp",
     "A node is added as a voter only after it has fetched from the current leader.",
     "T1 T4",
+    nothing=NO_CHANGE,
 )
 @rule(
     "C17",
     "VoterChangeCommitted",
     "A change of voters is acknowledged only once its record is committed.",
     "T1 T6",
+    nothing=NO_CHANGE,
 )
 def check(evidence: Evidence, report: Report) -> None:
     """Judge I31, I32 and C17."""
-    if not evidence.trace.count:
-        for invariant in ("I31", "I32"):
-            report.unseen(invariant, NO_TRACE)
     records, levels = _records(evidence)
-    for invariant in ("I31", "I32", "C17"):
-        report.unseen(invariant, NO_CHANGE)
     if records:
         _own_logs(evidence, report, records, levels)
         _caught_up(evidence, report)
@@ -247,7 +245,6 @@ def _silent(report: Report, node: _Node, event: TraceEvent) -> None:
 def _caught_up(evidence: Evidence, report: Report) -> None:
     """I32: a node is added as a voter only after it has fetched from the current leader."""
     if not evidence.captured:
-        report.unseen("I32", NO_MESSAGES)
         return
     before: dict[str, tuple[int, dict[int, str]]] = {}
     fetched: dict[tuple[int, int, int, str], int] = {}
@@ -294,12 +291,8 @@ def _caught_up(evidence: Evidence, report: Report) -> None:
 
 def _acknowledged(evidence: Evidence, report: Report) -> None:
     """C17: a change that an operator got acknowledged is committed."""
-    if not evidence.captured:
-        report.unseen("C17", NO_MESSAGES)
-        return
     sets = [(offset, _set(voters)) for offset, voters in Controller.of(evidence).replay.voters]
-    if not Controller.of(evidence).whole:
-        report.unseen("C17", NO_LOG)
+    if not Controller.of(evidence).is_whole(report, "C17"):
         return
     commits = Commits.of(evidence)
     for api, adds in (("AddRaftVoter", True), ("RemoveRaftVoter", False)):

@@ -3,7 +3,7 @@ MonotonicEpoch, I16 PrevoteHarmless, I17 LeaderStickiness, I27 ObserverNotCounte
 
 from __future__ import annotations
 
-from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import BACKLOG_NS, MS, REQUEST_TIMEOUT_MS, STICKINESS
 from kraftwreck.checkers.kraft.quorum_model.fetching import Answers
@@ -17,16 +17,13 @@ from kraftwreck.checkers.kraft.rule import judges, rule
     "A follower that has recently fetched from its leader grants no pre-vote of that epoch.",
     "T1 T4",
     live=True,
+    nothing="no node requested a pre-vote",
 )
 @judges("I2", "I3", "I6", "I16")
 def check(evidence: Evidence, report: Report) -> None:
     """Judge what messages and disks add to the trace."""
-    if not evidence.trace.count:
-        report.unseen("I17", NO_TRACE)
-        return
     for invariant in ("I3", "I6"):
         report.held(invariant, evidence.disks.facts.get(invariant, 0))
-    report.unseen("I3", "no vote was followed by a restart or a disk image")
     _granted(evidence, report)
     _stickiness(evidence, report)
 
@@ -73,13 +70,9 @@ def _stickiness(evidence: Evidence, report: Report) -> None:
     An answer within the first request timeout may belong to a request of an earlier state, so it
     does not count.
     """
-    if not evidence.captured:
-        report.unseen("I17", NO_MESSAGES)
-        return
-    report.unseen("I17", "no node requested a pre-vote")
     report.held("I17", sum(1 for m in evidence.of("Vote") if m.request and m.request.pre_vote))
     fetched: dict[tuple[int, int, int], list[int]] = {}
-    if not evidence.trace.follower_grants:
+    if not evidence.trace.follower_grants or not evidence.captured:
         return
     for message in evidence.of("Fetch"):
         answer = message.response

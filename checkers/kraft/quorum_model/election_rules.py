@@ -144,6 +144,7 @@ def epoch_has_one_vote(quorum: Quorum, replica: Replica, event: TraceEvent) -> F
     "A granted vote is on the voter's disk, or a newer epoch is, or the leader of that epoch.",
     "T2 T4 T7",
     on=("restart",),
+    nothing="no vote was followed by a restart or a disk image",
 )
 def vote_survives_a_restart(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     vote = replica.votes.get(event.epoch)
@@ -264,6 +265,7 @@ def counted_vote_is_of_the_right_disk(quorum: Quorum, replica: Replica, event: T
     "has committed a record.",
     "T4 T6",
     on=("voter-change",),
+    nothing="no voter was added or removed",
 )
 def voters_change_one_at_a_time(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     """A leader changes one voter at a time, as requested, once the change before is committed."""

@@ -60,6 +60,7 @@ def log_has_no_holes(quorum: Quorum, replica: Replica, event: TraceEvent) -> Fou
     "A leader's log holds every batch that was committed in older epochs.",
     "T4",
     on=("election",),
+    nothing="no leader was elected after a commit",
 )
 def leader_has_all_commits(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     assert quorum.election is not None
@@ -98,6 +99,7 @@ def committed_batch_is_not_cut(quorum: Quorum, replica: Replica, event: TraceEve
     "A majority of the voters in force holds every record below a high watermark.",
     "T2 T4",
     on=("first-commit",),
+    nothing="events of different nodes have no order, and final disks are missing",
 )
 def commit_is_on_a_majority(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     total, count = len(replica.voters) or quorum.voters, quorum.holders(replica.voters)
@@ -170,6 +172,7 @@ def log_reaches_its_high_watermark(quorum: Quorum, replica: Replica, event: Trac
     " voters in force there.",
     "T2 T4",
     on=("snapshot",),
+    nothing="no snapshots in this run",
 )
 def snapshot_is_below_the_high_watermark(
     quorum: Quorum, replica: Replica, event: TraceEvent
@@ -207,6 +210,7 @@ def snapshot_is_named_by_a_commit(quorum: Quorum, replica: Replica, event: Trace
     "No leader fetches or installs a snapshot.",
     "T1 T4",
     on=("install", "load"),
+    nothing="no node fetched or installed a snapshot",
 )
 def leader_takes_no_snapshot(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     # The snapshot present at start may be loaded late: a single voter leads at once.
@@ -243,6 +247,7 @@ def _differs(quorum: Quorum, event: TraceEvent) -> Found:
     "A snapshot holds the state that the log before its end produces, on every node.",
     "T2 T4 T6",
     on=("snapshot-digest",),
+    nothing="no snapshots in this run",
 )
 def snapshots_hold_one_state(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     return _differs(quorum, event)
