@@ -19,7 +19,7 @@ from kraftwreck.checkers.kraft.limits import (
     SHUT_DOWN,
     UNFENCED,
 )
-from kraftwreck.checkers.kraft.rule import judges, rule
+from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.checkers.suspicion import Limit
 from kraftwreck.histories.trace import TraceEvent
 
@@ -34,17 +34,24 @@ RECOVERY, RUNNING, STOPPED = "recovery", "running", "stopped"
     "T4 T6",
     nothing="no broker in this run",
 )
-@judges("I24")
+@rule(
+    "I24",
+    "AppliedAsReported",
+    "A broker's reported metadata offset is the one that it has applied. A broker is unfenced once"
+    " it has reported that it applied its own registration.",
+    "T1 T4 T6",
+    nothing="no broker sent a heartbeat",
+)
 def check(evidence: Evidence, report: Report) -> None:
     """Judge C23, and I24 for brokers with traces."""
-    told = [e for e in evidence.run.events if e.kind == "broker"]
-    if not told or evidence.trace.gaps:
+    if evidence.trace.gaps or not evidence.trace.count:
         return
+    told = [e for e in evidence.run.events if e.kind == "broker"]
     commits = Commits.of(evidence)
     lives = {(e.node, e.detail.get("broker_epoch")): e.incarnation for e in told}
     _offsets(evidence, report, commits, lives)
     history = Controller.of(evidence).history
-    if not Controller.of(evidence).is_whole(report, "C23"):
+    if not told or not Controller.of(evidence).is_whole(report, "C23"):
         return
     ids = {name: number for number, name in evidence.names.items()}
     for event in told:
@@ -91,24 +98,31 @@ def _life(
 def _offsets(
     evidence: Evidence, report: Report, commits: Commits, lives: dict[tuple[str, object], int]
 ) -> None:
-    """I24: a broker reports the offset that it has applied.
+    """I24: a broker reports the offset that it has applied, which is committed in any case.
 
     ``lives`` are the incarnations of brokers by the epoch they report. Other heartbeats are those
     of clients, which a broker forwards.
     """
     for message in evidence.of("BrokerHeartbeat"):
         body, node = message.request, evidence.name(message.asker)
-        if body is None or message.sent < 0 or body["broker_id"] != message.asker:
+        if body is None:
+            continue
+        report.held("I24")
+        offset = body["current_metadata_offset"]
+        if offset >= evidence.high_watermark >= 0:
+            report.broken(
+                "I24",
+                f"Broker {body['broker_id']} (epoch {body['broker_epoch']}) reports metadata offset"
+                f" {offset}, although the highest high watermark of the run is"
+                f" {evidence.high_watermark}.",
+            )
+        life = lives.get((node, body["broker_epoch"]))
+        if life is None or body["broker_id"] != message.asker or message.sent < 0:
             continue
         if evidence.own_inputs:
-            return  # Hosts record when a heartbeat arrived, by another clock than the broker's.
-        life = lives.get((node, body["broker_epoch"]))
-        if life is None:
-            continue
-        offset = body["current_metadata_offset"]
+            continue  # Hosts record when a heartbeat arrived, by another clock than the broker's.
         # The next incarnation may have begun within the millisecond, at a lower offset.
         end, _ = commits.taken(node, message.sent + MS, life)
-        report.held("I24")
         if offset >= end and offset >= 0:
             report.broken(
                 "I24",

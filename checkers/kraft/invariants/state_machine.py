@@ -1,5 +1,5 @@
-"""State machines: I23 StateMachineAgreement, I24 AppliedMonotonic, I25 ListenerOrder, C12
-TransactionAtomic, I29 NoIllegalState."""
+"""State machines: I23 StateMachineAgreement, I25 ListenerOrder, C12 TransactionAtomic, I29
+NoIllegalState."""
 
 from __future__ import annotations
 
@@ -9,14 +9,6 @@ from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.rule import judges, rule
 
 
-@rule(
-    "I24",
-    "AppliedMonotonic",
-    "A broker's reported metadata offset is committed, applied, recent, and never decreases. A "
-    "broker is unfenced once it has reported that it applied its own registration.",
-    "T1 T4 T6",
-    nothing="no broker sent a heartbeat",
-)
 @rule(
     "C12",
     "TransactionAtomic",
@@ -30,7 +22,6 @@ def check(evidence: Evidence, report: Report) -> None:
     report.held("I29", evidence.trace.kinds.get("start", 0))
     _deliveries(evidence, report)
     _log(evidence, report)
-    _applied(evidence, report)
 
 
 def _deliveries(evidence: Evidence, report: Report) -> None:
@@ -66,30 +57,3 @@ def _log(evidence: Evidence, report: Report) -> None:
                     f"{snapshot.where}: snapshot {snapshot.id} ends inside the metadata "
                     f"transaction of offsets {first} to {last}.",
                 )
-
-
-def _applied(evidence: Evidence, report: Report) -> None:
-    """I24: a broker's reported metadata offset never decreases, and is committed."""
-    reached: dict[tuple[int, int], int] = {}
-    # Heartbeats may overtake each other in the network, so only the order of sending counts.
-    for message in sorted(evidence.of("BrokerHeartbeat"), key=lambda message: message.sent):
-        body = message.request
-        if body is None:
-            continue
-        report.held("I24")
-        key, offset = (body["broker_id"], body["broker_epoch"]), body["current_metadata_offset"]
-        sent = message.sent >= 0 and not evidence.own_inputs  # Those have the time of arrival.
-        if sent and offset < reached.get(key, offset):
-            report.broken(
-                "I24",
-                f"Broker {key[0]} (epoch {key[1]}) reports metadata offset {offset} after "
-                f"{reached[key]}.",
-            )
-        if sent:
-            reached[key] = max(offset, reached.get(key, offset))
-        if offset >= evidence.high_watermark >= 0 and not evidence.trace.gaps:
-            report.broken(
-                "I24",
-                f"Broker {key[0]} (epoch {key[1]}) reports metadata offset {offset}, although the "
-                f"highest high watermark of the run is {evidence.high_watermark}.",
-            )
