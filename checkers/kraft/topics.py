@@ -110,7 +110,7 @@ def _telling_reads(reads: Reads, seen: NDArray[np.bool_], own: list[Call]) -> li
     bounds = [0, *cuts.tolist(), count]
     keep: list[int] = []
     for begin, end in pairwise(bounds):
-        if end - begin <= 2 or segment[begin] < 0:
+        if segment[begin] < 0:
             keep.extend(range(begin, end))
         else:
             keep.extend(_ends_of_run(reads, seen, begin, end))
@@ -124,7 +124,7 @@ def _ends_of_run(reads: Reads, seen: NDArray[np.bool_], begin: int, end: int) ->
     after = int(starts[end]) if end < len(starts) else OPEN
     clean_from = begin + int(np.searchsorted(starts[begin:end], before, side="right"))
     clean = clean_from + np.flatnonzero(ends[clean_from:end] < after)
-    if len(clean) <= 2:
+    if not clean.size:
         return list(range(begin, end))
     dropped = np.zeros(end - begin, dtype=np.bool_)
     dropped[clean - begin] = True

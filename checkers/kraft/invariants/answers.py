@@ -7,7 +7,7 @@ Only for runs whose whole committed log is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,7 @@ from kraftwreck.checkers.kraft.limits import APPLIED_NS, DEPARTURE, REGISTERED, 
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.checkers.recorded.clocks import slowest
 from kraftwreck.checkers.suspicion import Limit, in_virtual_time
+from kraftwreck.histories.message import Message
 from kraftwreck.nodes.protocol import errors
 
 IDS = ("C8", "C15", "C18", "C19", "C20")
@@ -345,12 +346,8 @@ class _Judge:
         if not self._heard:
             self._heard = answered(self._evidence)
         broker_id = exchange.request["broker_id"]
-        if self._evidence.pauses:
-            return  # A paused node processes its backlog only after it resumes.
-        session = int(session_ns(self._evidence) * slowest(self._evidence.run.test))
-        since = exchange.message.sent - session * 5 // 4 - APPLIED_NS // 2
         heard = [*self._heard.get(broker_id, ()), *self._heard[None]]
-        if not any(since <= time <= exchange.message.time for time in heard):
+        if _is_free(self._evidence, exchange.message, heard):
             self._report.broken(
                 "C18",
                 f"{exchange.where}: broker {broker_id} is refused as registered already, although "
@@ -457,6 +454,16 @@ class _Judge:
         wrong = self._shown.fault(exchange, fault, serves=serves)
         if wrong is not None:
             self._report.broken("C20", wrong, limit=SHOWN)
+
+
+def _is_free(evidence: Evidence, refused: Message, heard: Iterable[int]) -> bool:
+    """Whether a broker id had certainly become free, as its owner was ``heard`` at these times (ns)
+    only."""
+    if evidence.pauses:
+        return False  # A paused node processes its backlog only after it resumes.
+    session = int(session_ns(evidence) * slowest(evidence.run.test))
+    since = refused.sent - session * 5 // 4 - APPLIED_NS // 2
+    return not any(since <= time <= refused.time for time in heard)
 
 
 def _name(code: int) -> str:

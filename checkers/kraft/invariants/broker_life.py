@@ -113,7 +113,7 @@ def _offsets(
         # The next incarnation may have begun within the millisecond, at a lower offset.
         end, _ = commits.taken(node, message.sent + MS, life)
         report.held("I24")
-        if offset >= end and offset >= 0:
+        if offset >= end:
             report.broken(
                 "I24",
                 f"{node} reports metadata offset {offset}, but has applied what lies below {end}.",

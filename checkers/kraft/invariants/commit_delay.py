@@ -16,6 +16,7 @@ from typing import Any
 from kraftwreck.checkers.kraft.invariants.evidence import NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import CALM_NS, NEWS
+from kraftwreck.checkers.kraft.quorum_model.fetching import is_plain
 from kraftwreck.checkers.kraft.recorded.settings import setting
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.checkers.suspicion import in_virtual_time
@@ -103,9 +104,7 @@ def _elsewhere(evidence: Evidence, report: Report, calm: _Calm, bound: int) -> N
     judged = 0
     for message in evidence.of("Fetch"):
         answer = message.response
-        if message.request is None or answer is None or message.sent < 0:
-            continue
-        if answer.diverging_epoch < 0 and answer.snapshot_end < 0:
+        if not message.is_exchange or is_plain(answer):
             continue
         if not calm.undisturbed(message.sent, message.time):
             continue

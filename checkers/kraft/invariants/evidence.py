@@ -93,8 +93,7 @@ class Evidence:
         for messages in self.messages.values():
             for message in messages:
                 owner = message.asker if message.request is None else message.replier
-                times = (message.time,) if message.sent < 0 else (message.sent, message.time)
-                moments.setdefault(owner, set()).update(times)
+                moments.setdefault(owner, set()).update((message.begun, message.time))
         return {number: sorted(times) for number, times in moments.items()}
 
     @cached_property

@@ -39,19 +39,18 @@ def check(evidence: Evidence, report: Report) -> None:
     if not history.whole or history.others:
         report.unseen("I30", "the committed log is not known completely")
         return
-    known = history.reach
+    known = [(end, event) for end, event in told if end <= history.reach]
     try:
-        right = digests(history, (end for end, _ in told if end <= known))
+        right = digests(history, [end for end, _ in known])
     except NoDigestError as error:
         report.unseen("I30", str(error))
         return
-    for end, event in told:
-        if end <= known:
-            report.held("I30")
-            if right[end] != event.detail["digest"]:
-                report.broken(
-                    "I30",
-                    f"{event.node} ({event.kind}) holds another state up to offset {end} than the "
-                    "committed records give.",
-                    [event],
-                )
+    for end, event in known:
+        report.held("I30")
+        if right[end] != event.detail["digest"]:
+            report.broken(
+                "I30",
+                f"{event.node} ({event.kind}) holds another state up to offset {end} than the "
+                "committed records give.",
+                [event],
+            )

@@ -48,9 +48,9 @@ def check(evidence: Evidence, report: Report) -> None:
     for api in (ADD, REMOVE, DESCRIBE, UPDATE):
         for message in evidence.of(api):
             # Brokers only forward; the answer is judged at the controller that gave it.
-            if message.request is None or message.response is None or message.sent < 0:
+            if not message.is_exchange or evidence.is_broker(message):
                 continue
-            if evidence.is_broker(message) or not standing.positions(message):
+            if not standing.positions(message):
                 continue
             if api == UPDATE:
                 if not raises_kraft_version(message.request):

@@ -67,8 +67,7 @@ def _contents(
 
 
 def _plain(value: Any) -> str:
-    text = repr(value) if value is not None else "nothing"
-    return text if len(text) <= 200 else f"{text[:200]}..."
+    return f"{value!r:.200}" if value is not None else "nothing"
 
 
 def _names(evidence: Evidence, report: Report, replayed: Replay, snapshots: list[Snapshot]) -> None:

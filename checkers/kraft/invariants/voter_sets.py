@@ -15,6 +15,7 @@ from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, NO_MESSAGES, NO_TRACE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import STEP_NS
+from kraftwreck.checkers.kraft.quorum_model.fetching import is_plain
 from kraftwreck.checkers.kraft.quorum_model.replica import NO_DIRECTORY
 from kraftwreck.checkers.kraft.recorded.committed_log import DECODING, control_records
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch, disk_logs, read_batches
@@ -257,7 +258,7 @@ def _caught_up(evidence: Evidence, report: Report) -> None:
             continue
         # Hosts record requests without their answers, so the request must do.
         served = answer is None or not (answer.error or answer.partition_error)
-        if served and (answer is None or (answer.diverging_epoch < 0 and answer.snapshot_end < 0)):
+        if served and (answer is None or is_plain(answer)):
             key = (
                 message.replier,
                 asked.current_leader_epoch,
@@ -265,8 +266,7 @@ def _caught_up(evidence: Evidence, report: Report) -> None:
                 asked.directory.hex(),
             )
             # It may be parked at the leader, which counts it on arrival, and answered later.
-            asked_at = message.sent if message.sent >= 0 else message.time
-            fetched[key] = min(asked_at, fetched.get(key, asked_at))
+            fetched[key] = min(message.begun, fetched.get(key, message.begun))
     ids = {name: number for number, name in evidence.names.items()}
     for event in evidence.run.events:
         if event.kind != "voters":
