@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.checkers.kraft.controller_model import refusals
 from kraftwreck.checkers.kraft.controller_model.config_values import is_legal
 from kraftwreck.checkers.kraft.controller_model.departures import Departures
 from kraftwreck.checkers.kraft.controller_model.effects import elected, heartbeat
@@ -15,6 +16,7 @@ from kraftwreck.checkers.kraft.controller_model.image_digest import NoDigestErro
 from kraftwreck.checkers.kraft.controller_model.metadata_model import TOPIC, Broker, Partition
 from kraftwreck.checkers.kraft.controller_model.placement import _leaders
 from kraftwreck.checkers.kraft.controller_model.refusals import (
+    COMMIT_FEATURE,
     RESERVED,
     UNCLEAN,
     candidates,
@@ -279,6 +281,16 @@ def test_eligible_replicas_need_level_23(version: int, right: bool) -> None:
     assert updated(version, 0, UPGRADE, ELR) is True
 
 
+@pytest.mark.parametrize(("now", "level", "right"), [(1, 0, False), (0, 0, True), (1, 1, True)])
+def test_a_topic_that_commits_by_a_majority_keeps_the_feature(
+    monkeypatch: pytest.MonkeyPatch, now: int, level: int, right: bool
+) -> None:
+    monkeypatch.setattr(refusals, "commit_mode", lambda *_: "quorum")
+    broker = BROKER._replace(features=(*BROKER.features, (COMMIT_FEATURE, 0, 1)))
+    before = {COMMIT_FEATURE.replace(".", "_"): now}
+    assert updated(27, level, SAFE, COMMIT_FEATURE, brokers={1: broker}, **before) is right
+
+
 @pytest.mark.parametrize(
     ("version", "level", "enabled"), [(23, 1, True), (22, 1, False), (23, 0, False)]
 )
@@ -398,3 +410,20 @@ def test_offsets_count_from_heartbeats_that_certainly_or_possibly_came_in_time()
     here: Any = exchange({}, message=SimpleNamespace(replier=1))
     assert list(found._told(here, 3, 7, 100)) == [0, 1, 2, 3, 4]
     assert list(found._told(here, 3, 7, 100, since=10)) == [2]
+
+
+@pytest.mark.parametrize(("claimed", "judged"), [(50 + BLUR, True), (51 + BLUR, False)])
+def test_a_shutdown_is_judged_by_a_controller_that_claimed_before_its_answer(
+    claimed: int, judged: bool
+) -> None:
+    """Broker 3 alone is registered, so nothing keeps it; clocks differ by the blur."""
+    history = history_of({3: BROKER._replace(stopping=True)})
+    evidence: Any = SimpleNamespace(
+        of=lambda _: [], name=lambda node: f"n{node}", moment=lambda claim: claim.at,
+        trace=SimpleNamespace(claims=[SimpleNamespace(node="n1", at=claimed, leo=0)]),
+    )  # fmt: skip
+    asked = exchange(
+        {"broker_id": 3, "broker_epoch": 7}, message=SimpleNamespace(replier=1, sent=40, time=50)
+    )
+    found = Departures(evidence, history, SESSION, BLUR)._kept(asked)
+    assert (found is not None) is judged
