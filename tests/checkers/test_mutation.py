@@ -13,7 +13,7 @@ from bench import checker_mutants
 from bench.checker_mutants import Record
 from bench.mutation.globals import bindings, rebind
 from bench.mutation.places import ROOT, Mutant, mutants_of, mutate, places
-from bench.mutation.reach import Reached, reaching
+from bench.mutation.reach import Reached, reaching, uses
 from bench.mutation.swap import functions, replacements, swap
 from kraftwreck.checkers import findings
 from kraftwreck.checkers.calls import Call
@@ -94,6 +94,14 @@ def test_a_constant_gets_another_value_where_functions_alone_use_it() -> None:
         rebind(bound, 10)
     # Parameters of a test are made from this one.
     assert bindings(mutant_of("checkers/jepsen/judgement.py", "SHOWN", "doubled")) is None
+
+
+def test_a_limit_of_the_simulator_is_used_by_its_rules() -> None:
+    rules = "systems/kraft/simulated/invariants.py"
+    assert rules in uses("RESIGNED_US")
+    bound = bindings(mutant_of("checkers/kraft/limits.py", "RESIGNED_US", "doubled"))
+    assert bound is not None
+    assert bound[ROOT / rules] == {"RESIGNED_US"}
 
 
 @pytest.mark.parametrize("shares", [False, True])

@@ -150,6 +150,7 @@ def test_i28_a_fetch_that_diverges_is_answered_as_such(
 def test_i28_a_fetch_that_agrees_is_not_answered_as_diverging(offset: int, last_epoch: int) -> None:
     rules = node((0, 4), (1, 5), (2, 5))
     asked(rules, fetch(offset, last_epoch), Reply(7, answered()))
+    asked(rules, fetch(offset, last_epoch), Reply(7, answered(snapshot=0)))
     assert not rules.broken
     asked(rules, fetch(offset, last_epoch), Reply(7, answered(diverging=0)))
     assert list(rules.broken) == ["I28"]
