@@ -376,7 +376,7 @@ def added(offset: int, *messages: Message) -> list[str]:
 def test_c17_an_added_voter_is_in_the_committed_log(
     offset: int, low: int, high: int, wrong: bool
 ) -> None:
-    """What is committed ends between ``low`` and ``high``; the record is at ``offset``."""
+    """The committed log ends between ``low`` and ``high``; the record is at ``offset``."""
     voter = {"voter_id": 2, "voter_directory_id": bytes.fromhex(DISK)}
     answer = {"error_code": errors.NONE}
     exchange = thing(low=low, high=high, answer=answer, request=voter, where="")
