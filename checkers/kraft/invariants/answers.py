@@ -95,7 +95,7 @@ class _Judge:
         self._history = history
         self._commits = Commits.of(evidence)
         test = evidence.run.test
-        self._nodes = tuple(range(1, evidence.controllers + 1))
+        self._nodes = tuple(evidence.names)[: evidence.controllers]
         brokers = test.get("brokers")
         count = len(brokers) if isinstance(brokers, list) and brokers else evidence.controllers
         factor = min(3, count) if in_virtual_time(test) else 1  # Nodes of hosts use the default.

@@ -78,11 +78,11 @@ def _follower(
         knows = now.state == "follower" and now.epoch == event.epoch and now.hw >= 0
         if not knows or now.hw >= event.hw or not (whole or now.leo >= event.hw):
             continue
-        after = told[place + 1 : bisect_right(times, at + bound)]
-        if now.kind == DOWNLOAD or any(later.kind == DOWNLOAD for later in after):
+        meanwhile = told[place : bisect_right(times, at + bound)]
+        if any(each.kind == DOWNLOAD for each in meanwhile):
             continue  # It fetches a snapshot, and learns of no commit meanwhile.
         judged += 1
-        if all(later.hw < event.hw for later in after):
+        if all(each.hw < event.hw for each in meanwhile):
             late.append(event)
     if judged < FEWEST:
         return

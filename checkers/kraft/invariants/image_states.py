@@ -10,6 +10,7 @@ from kraftwreck.checkers.kraft.controller_model.image_digest import NoDigestErro
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LOG, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.quorum_model.log_rules import applied_to
 from kraftwreck.checkers.kraft.rule import rule
 
 DIGITS = 32
@@ -26,7 +27,7 @@ def check(evidence: Evidence, report: Report) -> None:
     """Judge I30 by every reported digest."""
     history = Controller.of(evidence).history
     told = [
-        (event.detail["end"] if "end" in event.detail else event.detail["offset"] + 1, event)
+        (applied_to(event)[0], event)
         for event in evidence.trace.states
         if len(event.detail["digest"]) == DIGITS
     ]

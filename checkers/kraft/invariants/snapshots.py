@@ -129,7 +129,7 @@ def _voters(
             f"{where}: snapshot {name} has kraft.version {header.kraft_version}, but no record "
             "before its end has it.",
         )
-    if not voters or not levels or levels[-1] < 1:
+    if not voters or not levels or not levels[-1]:
         return
     told = header.voters
     wanted = {(v["voter_id"], bytes(v["voter_directory_id"])) for v in voters[-1]}

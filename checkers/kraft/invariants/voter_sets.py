@@ -153,7 +153,7 @@ def _own_logs(evidence: Evidence, report: Report, records: Records, levels: Leve
 def _known(report: Report, event: TraceEvent) -> None:
     """I27: with kraft.version 1 every voter's disk is known; a set without one matches any."""
     strangers = [int(i) for i, directory in event.detail["voters"] if directory == NO_DIRECTORY]
-    if strangers and event.detail["kraft_version"] >= 1:
+    if strangers and event.detail["kraft_version"]:
         report.broken(
             "I27",
             f"{event.node} uses kraft.version {event.detail['kraft_version']}, but knows no "
@@ -275,7 +275,7 @@ def _caught_up(evidence: Evidence, report: Report) -> None:
         offset, level = event.detail["offset"], event.detail["kraft_version"]
         last = before.get(event.node)
         before[event.node] = (offset, now)
-        if last is None or event.state != "leader" or offset <= last[0] or level < 1:
+        if last is None or event.state != "leader" or offset <= last[0] or not level:
             continue
         moment = evidence.moment(event)
         for voter, directory in now.items():

@@ -6,7 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from kraftwreck.checkers.kraft.controller_model.state import StateHistory
 from kraftwreck.checkers.kraft.invariants import (
+    answers,
     fetches,
     liveness,
     membership_answers,
@@ -323,6 +325,20 @@ def test_c22_an_upgrade_waits_for_the_disks_of_all_voters_and_a_commit(
     assert (refused_in_vain(known, place, told) is not None) is in_vain
 
 
+@pytest.mark.parametrize(
+    ("brokers", "virtual", "factor"), [(1, True, 1), (3, True, 3), (4, True, 3), (4, False, 1)]
+)
+def test_new_topics_have_three_replicas_at_most_in_the_simulator(
+    brokers: int, virtual: bool, factor: int
+) -> None:
+    """Nodes of hosts have one, as by Kafka's default."""
+    test = {"simulated": virtual, "brokers": [f"b{number}" for number in range(brokers)]}
+    known = evidence(test=test, controllers=2, derived={"commits": thing(blur=4)})
+    judge = answers._Judge(known, Report(), StateHistory())
+    assert judge._defaults == {"count": 1, "factor": factor}
+    assert judge._nodes == (1, 2)
+
+
 # --- voter sets -----------------------------------------------------------------------------------
 
 
@@ -355,14 +371,18 @@ def test_i32_a_voter_is_added_after_it_has_fetched(fetch: Message, right: bool) 
     assert added(5, fetch) == ["I32"] * (not right)
 
 
-@pytest.mark.parametrize(("offset", "judged"), [(4, False), (5, True)])
-def test_i32_a_set_at_the_old_offset_adds_no_voter(offset: int, judged: bool) -> None:
-    assert added(offset) == ["I32"] * judged
+@pytest.mark.parametrize(
+    ("offset", "level", "judged"), [(4, 1, False), (5, 1, True), (5, 0, False)]
+)
+def test_i32_voters_are_added_by_a_new_record_of_kraft_version_1(
+    offset: int, level: int, judged: bool
+) -> None:
+    assert added(offset, level=level) == ["I32"] * judged
 
 
-def added(offset: int, *messages: Message) -> list[str]:
+def added(offset: int, *messages: Message, level: int = 1) -> list[str]:
     def told(at: int, offset: int, *voters: tuple[int, str]) -> Any:
-        detail = {"offset": offset, "kraft_version": 1, "voters": list(voters)}
+        detail = {"offset": offset, "kraft_version": level, "voters": list(voters)}
         return event(at, "voters", state=LEADER, detail=detail)
 
     events = [told(0, 4, (1, DISK)), told(20, offset, (1, DISK), (2, DISK))]

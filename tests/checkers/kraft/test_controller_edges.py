@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.checkers.kraft.controller_model import refusals
+from kraftwreck.checkers.kraft.controller_model import reads, refusals
 from kraftwreck.checkers.kraft.controller_model.config_values import is_legal
 from kraftwreck.checkers.kraft.controller_model.departures import Departures
-from kraftwreck.checkers.kraft.controller_model.effects import elected, heartbeat
+from kraftwreck.checkers.kraft.controller_model.effects import elected, grown, heartbeat
 from kraftwreck.checkers.kraft.controller_model.image_digest import NoDigestError, _broker
 from kraftwreck.checkers.kraft.controller_model.metadata_model import TOPIC, Broker, Partition
 from kraftwreck.checkers.kraft.controller_model.placement import _leaders
@@ -115,6 +115,51 @@ def test_a_default_factor_is_above_0(default: int, codes: set[int]) -> None:
     assert found.must == codes
 
 
+@pytest.mark.parametrize(("factor", "refused"), [(1, False), (0, True), (-1, False), (-2, True)])
+def test_a_factor_is_above_0_also_where_the_voters_count_as_brokers(
+    factor: int, refused: bool
+) -> None:
+    topic = {
+        "name": "new", "num_partitions": 1, "replication_factor": factor, "assignments": [],
+        "configs": [],
+    }  # fmt: skip
+    found = create_topic(State(StateHistory(), 1), topic, ["new"], {"factor": 1})
+    assert found is not None
+    assert (found.must == {errors.INVALID_REPLICATION_FACTOR}) is refused
+
+
+@pytest.mark.parametrize(("count", "right"), [(1, False), (2, False), (3, True), (4, False)])
+def test_a_topic_has_as_many_partitions_as_it_grew_to(count: int, right: bool) -> None:
+    """One batch adds two partitions to the first."""
+    history = history_of()
+    for number in (1, 2):
+        history.partitions[ID, number] = Versions()
+        history.partitions[ID, number].put(5, PARTITION)
+    history.counts[ID] = 3
+    history.ends = [1, 5]
+    grows: Any = SimpleNamespace(low=1, high=5)
+    wrong, _, _ = grown(history, grows, {"name": "t", "count": count, "assignments": None})
+    assert (wrong is None) is right
+
+
+@pytest.mark.parametrize(
+    ("limit", "count", "told"),
+    [(-1, 3, 1), (0, 3, 1), (1, 3, 1), (2, 3, 2), (3, 3, 3), (9999, 2001, 2000)],
+)
+def test_a_description_of_partitions_has_1_to_2000_of_them(
+    monkeypatch: pytest.MonkeyPatch, limit: int, count: int, told: int
+) -> None:
+    monkeypatch.setattr(reads, "_alive", lambda *_: {1, 2})
+    monkeypatch.setattr(reads, "_partition", lambda *_: None)
+    now: Any = SimpleNamespace(topic=lambda _: ID, partitions=lambda _: [PARTITION] * count)
+    request = {"topics": [{"name": "t"}], "cursor": None, "response_partition_limit": limit}
+    topic = {"name": "t", "topic_id": ID, "error_code": 0}
+    topic["partitions"] = [{"partition_index": number} for number in range(told)]
+    after = None if told == count else {"topic_name": "t", "partition_index": told}
+    answer = {"topics": [topic], "next_cursor": after}
+    assert reads.describe_partitions(now, request, answer, None) is None
+
+
 @pytest.mark.parametrize(
     ("cordoned", "may"),
     [(None, True), ((DISK,), False), ((DISK, OTHER_DISK), False), ((OTHER_DISK,), True)],
@@ -127,11 +172,16 @@ def test_a_broker_with_all_directories_cordoned_gets_no_replicas(
 
 
 @pytest.mark.parametrize(("times", "refused"), [(1, False), (2, True)])
-def test_a_topic_is_deleted_and_grown_once_in_a_request(times: int, refused: bool) -> None:
+def test_a_topic_is_created_deleted_and_grown_once_in_a_request(times: int, refused: bool) -> None:
+    new = {
+        "name": "new", "num_partitions": 1, "replication_factor": 1, "assignments": [],
+        "configs": [],
+    }  # fmt: skip
+    created = create_topic(state(), new, ["new"] * times, {"factor": 1})
     wanted = {"name": "t", "topic_id": NO_ID}
     deleted = delete_topic(state(), wanted, [("t", NO_ID), (None, ID)][:times])
-    grown = grow_topic(state(), {"name": "t", "count": 2, "assignments": None}, ["t"] * times)
-    for found in (deleted, grown):
+    more = grow_topic(state(), {"name": "t", "count": 2, "assignments": None}, ["t"] * times)
+    for found in (created, deleted, more):
         assert found is not None
         assert (found.must == {errors.INVALID_REQUEST}) is refused
         assert (found.must == set()) is not refused

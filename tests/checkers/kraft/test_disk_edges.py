@@ -10,13 +10,15 @@ from kraftwreck.checkers.calls import pair
 from kraftwreck.checkers.kraft import recovery, topics
 from kraftwreck.checkers.kraft.limits import RECOVERED_NS
 from kraftwreck.checkers.kraft.quorum_model.log_chain import LogChain
+from kraftwreck.checkers.kraft.quorum_model.log_rules import applied_to
 from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
 from kraftwreck.checkers.kraft.quorum_model.replica import Replica
 from kraftwreck.checkers.kraft.quorum_model.transitions import _start
-from kraftwreck.checkers.kraft.recorded.capture import Capture
+from kraftwreck.checkers.kraft.recorded.capture import Capture, _extent
 from kraftwreck.checkers.kraft.recorded.committed_log import CommittedLog, Snapshot
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
 from kraftwreck.checkers.kraft.recorded.disk_pass import DiskPass
+from kraftwreck.nodes.log.batch import encode_batch
 from tests.checkers.conftest import NODES
 from tests.checkers.kraft.stand_ins import event, thing
 
@@ -81,6 +83,7 @@ def test_the_snapshot_made_by_formatting_begins_no_part_of_the_log() -> None:
     log.snapshots = [Snapshot((0, 0), b"", ""), Snapshot((5, 1), b"", "")]
     parts = list(log._join({0: stored(0, 1, 3), 5: stored(5, 1, 9)}))
     assert [part.origin and part.origin.id for part in parts] == [None, (5, 1)]
+    assert [(part.start, part.end) for part in parts] == [(0, 4), (5, 10)]
 
 
 # --- traces ---------------------------------------------------------------------------------------
@@ -106,7 +109,50 @@ def test_the_end_of_a_log_at_an_election_is_unknown_once_the_leader_has_written(
     assert election.tip == ((base, 2) if known else None)
 
 
+@pytest.mark.parametrize(("incarnation", "gaps"), [(1, 0), (2, 0), (3, 1), (4, 1)])
+def test_a_process_without_a_trace_is_a_gap(incarnation: int, gaps: int) -> None:
+    model = QuorumModel(NODES, ordered=False)
+    for number in dict.fromkeys((1, incarnation)):
+        model.take(event(0, "start", incarnation=number, hw=-1, voted=-1, leo=0, mono=0))
+    assert len(model.gaps) == gaps
+
+
+def test_a_node_that_the_run_does_not_name_gets_the_next_id() -> None:
+    model = QuorumModel(NODES, ordered=False)
+    model.take(event(0, "start", "n9", hw=-1, voted=-1, leo=0, mono=0))
+    assert model.tracks["n9"].id == len(NODES) + 1
+
+
+@pytest.mark.parametrize(("last_epoch", "unseen"), [(9, []), (7, [(2, 9)])])
+def test_a_log_with_another_last_epoch_continues_from_its_last_committed_batch(
+    last_epoch: int, unseen: list[tuple[int, int]]
+) -> None:
+    """Of three batches the first two were committed."""
+    model = QuorumModel(NODES, ordered=False)
+    node = Replica("n1", 1)
+    for base, epoch in ((0, 4), (1, 5), (2, 9)):
+        node.push(base, epoch, base, 0)
+        if epoch < 9:
+            model.chain.commit("n1", base, epoch, base, 0, epoch, None)
+    node.unseen.clear()
+    started = event(0, "start", leo=9, detail={"last_epoch": last_epoch})
+    model._replaced(node, started)
+    assert node.unseen == unseen
+
+
+def test_a_state_at_an_offset_is_that_up_to_the_next_one() -> None:
+    image, snapshot = {"offset": 4, "epoch": 2}, {"end": 5, "epoch": 2}
+    assert applied_to(event(0, detail=image)) == applied_to(event(0, detail=snapshot)) == (5, 2)
+
+
 # --- messages and histories -----------------------------------------------------------------------
+
+
+def test_the_extent_of_records_is_from_the_first_batch_to_the_end_of_the_last() -> None:
+    two: list[tuple[bytes | None, bytes | None]] = [(None, b"a"), (None, b"b")]
+    first, second = (encode_batch(base, 3, 0, two, control=False) for base in (5, 7))
+    assert _extent(first) == (5, 3, 7)
+    assert _extent(first + second) == (5, 3, 9)
 
 
 def test_a_full_capture_counts_what_it_drops() -> None:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from kraftwreck.checkers.kraft.controller_model.metadata_model import Partition
+from kraftwreck.checkers.kraft.controller_model.metadata_model import MetadataModel, Partition
 from kraftwreck.checkers.kraft.controller_model.refusals import has_online_replica
 from kraftwreck.checkers.kraft.invariants import (
     membership,
@@ -163,6 +163,18 @@ def test_a_replica_in_a_lost_or_unregistered_directory_cannot_lead(
     assert has_online_replica(PARTITION._replace(directories=held), 1, broker) is online
 
 
+@pytest.mark.parametrize(("elr", "last", "epoch"), [((), (), 9), ((2,), (), 10), ((), (1,), 10)])
+def test_clearing_eligible_replicas_changes_a_partition_that_has_some(
+    elr: tuple[int, ...], last: tuple[int, ...], epoch: int
+) -> None:
+    model = MetadataModel()
+    model.topics["t"] = b"id"
+    model.partitions[b"id", 0] = PARTITION._replace(elr=elr, last_known_elr=last)
+    model.apply("ClearElrRecord", {"topic_name": "t"})
+    now = model.partitions[b"id", 0]
+    assert (now.elr, now.last_known_elr, now.partition_epoch) == ((), (), epoch)
+
+
 # --- ids ------------------------------------------------------------------------------------------
 
 
@@ -257,6 +269,14 @@ def test_i20_a_snapshot_has_the_voters_of_the_records_before_its_end(
     replayed: Any = thing(voters=sets, levels=[(0, 1)])
     report = Heard()
     snapshots._voters(report, replayed, (end, 1), header_of(1, *voters), "")
+    assert report.found == ["I20"] * (not right)
+
+
+@pytest.mark.parametrize(("level", "right"), [(0, True), (1, False)])
+def test_i20_a_snapshot_names_voters_from_kraft_version_1_on(level: int, right: bool) -> None:
+    replayed: Any = thing(voters=[(0, header_of(1, 1, 2).voters)], levels=[(0, level)])
+    report = Heard()
+    snapshots._voters(report, replayed, (5, 1), header_of(level), "")
     assert report.found == ["I20"] * (not right)
 
 

@@ -63,8 +63,9 @@ def test_a_node_shows_a_recently_applied_state(shows: Any, two: Any, cluster: An
 def test_reads_of_a_node_never_go_back(shows: Any, two: Any, cluster: Any) -> None:
     first, second = two
     now = cluster.time
-    assert shows(now, now + 0.1, second)
-    assert not shows(now + 0.2, now + 0.3, first)
+    assert shows(now, now + 0.1, first)
+    assert shows(now + 0.1, now + 0.2, second)
+    assert not shows(now + 0.3, now + 0.4, first)
 
 
 def test_of_two_that_are_asked_at_once_either_may_be_first(

@@ -208,10 +208,18 @@ def fault(begin: int, end: int | None) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("begin", "end", "quiet"),
-    [(-1, 5, False), (0, 5, True), (0, 9, True), (0, 10, False), (20, 30, False), (21, 30, True)],
+    [
+        (-1, 5, False),
+        (0, 5, True),
+        (0, 9, True),
+        (0, 10, False),
+        (20, 30, False),
+        (21, 30, True),
+        (45, 46, False),
+    ],
 )
-def test_l9_a_fault_disturbs_from_its_begin_to_its_end(begin: int, end: int, quiet: bool) -> None:
-    disturbed = evidence(run={"faults": fault(10, 20)})
+def test_l9_faults_disturb_from_their_begin_to_their_end(begin: int, end: int, quiet: bool) -> None:
+    disturbed = evidence(run={"faults": [*fault(10, 20), *fault(40, 50)]})
     assert commit_delay._Calm(disturbed).undisturbed(begin, end) is quiet
 
 
@@ -402,7 +410,7 @@ def test_30_s_are_long_enough_for_a_recovery(watched: int, enough: bool) -> None
     assert liveness._Watch(SECOND, SECOND + watched).long_enough is enough
 
 
-def elected(times: list[int], watched: int = 100 * SECOND) -> list[str]:
+def elected(times: list[int], watched: int) -> list[str]:
     chain = thing(elections=[thing(event=event(at)) for at in times])
     return breaks(
         liveness._elections, evidence(trace={"chain": chain}), liveness._Watch(0, watched)
@@ -413,14 +421,16 @@ def elected(times: list[int], watched: int = 100 * SECOND) -> list[str]:
     ("last", "watched", "wrong"),
     [
         (SETTLED_NS, RECOVERED_NS + SETTLED_NS, True),
+        (SETTLED_NS, 100 * SECOND, True),
         (SETTLED_NS, RECOVERED_NS + SETTLED_NS - 1, False),
         (SETTLED_NS + 1, 100 * SECOND, False),
         (-1, 100 * SECOND, False),
     ],
 )
 def test_l7_four_elections_in_10_s_are_too_many(last: int, watched: int, wrong: bool) -> None:
-    """Three are 30 s after the last fault, from when on they count, and one is ``last`` later."""
-    times = [RECOVERED_NS] * 3 + [RECOVERED_NS + last]
+    """Three are 30 s after the last fault, from when on they count, one is ``last`` later, and one
+    at 99 s."""
+    times = [RECOVERED_NS] * 3 + [RECOVERED_NS + last, 99 * SECOND]
     assert elected(times, watched) == ["L7"] * wrong
 
 
