@@ -24,7 +24,7 @@ from kraftwreck.checkers.kraft.invariants.partition_rules import (
 from kraftwreck.checkers.kraft.invariants.topic_rules import TopicRules
 from kraftwreck.checkers.kraft.limits import MS, SECOND
 from tests.checkers.breaks import broken
-from tests.checkers.kraft.stand_ins import Heard, breaks, evidence, message, thing
+from tests.checkers.kraft.stand_ins import breaks, evidence, heard, message, thing
 
 pytestmark = pytest.mark.interpreted  # Stand-ins take the place of the evidence.
 
@@ -39,9 +39,9 @@ BATCH: Any = thing(base=5)
 # --- partitions -----------------------------------------------------------------------------------
 
 
-def rules(asked: int = 0) -> tuple[PartitionRules, Heard]:
+def rules(asked: int = 0) -> tuple[PartitionRules, Any]:
     """Rules for a run in which each move of a partition was requested ``asked`` times."""
-    report = Heard()
+    report = heard()
     found = PartitionRules(report, cast(Any, thing(capture=None, calls=[], test={})))
     found._asked = cast(Any, thing(times=lambda *_: asked))
     return found, report
@@ -180,7 +180,7 @@ def test_clearing_eligible_replicas_changes_a_partition_that_has_some(
 
 @pytest.mark.parametrize(("following", "wrong"), [(999, True), (1000, True), (1001, False)])
 def test_c11_producer_ids_go_on(following: int, wrong: bool) -> None:
-    report = Heard()
+    report = heard()
     judge = TopicRules(report)
     for new in (1000, following):
         change = thing(section="producer ids", new=new)
@@ -267,7 +267,7 @@ def test_i20_a_snapshot_has_the_voters_of_the_records_before_its_end(
     """Of offset 5 on there are two."""
     sets = [(0, header_of(1, 1).voters), (5, header_of(1, 1, 2).voters)]
     replayed: Any = thing(voters=sets, levels=[(0, 1)])
-    report = Heard()
+    report = heard()
     snapshots._voters(report, replayed, (end, 1), header_of(1, *voters), "")
     assert report.found == ["I20"] * (not right)
 
@@ -275,7 +275,7 @@ def test_i20_a_snapshot_has_the_voters_of_the_records_before_its_end(
 @pytest.mark.parametrize(("level", "right"), [(0, True), (1, False)])
 def test_i20_a_snapshot_names_voters_from_kraft_version_1_on(level: int, right: bool) -> None:
     replayed: Any = thing(voters=[(0, header_of(1, 1, 2).voters)], levels=[(0, level)])
-    report = Heard()
+    report = heard()
     snapshots._voters(report, replayed, (5, 1), header_of(level), "")
     assert report.found == ["I20"] * (not right)
 
@@ -285,7 +285,7 @@ def test_i20_a_snapshot_has_the_kraft_version_of_the_records_before_its_end(
     end: int, right: bool
 ) -> None:
     replayed: Any = thing(voters=[], levels=[(5, 1)])
-    report = Heard()
+    report = heard()
     snapshots._voters(report, replayed, (end, 1), header_of(1, 1), "")
     assert report.found == ["I20"] * (not right)
 
@@ -315,7 +315,7 @@ def test_i20_leaves_out_the_first_snapshot_of_a_new_disk(
         derived={"controller": thing(replay=replay)},
         run={"capture": thing(headers={(end, 1, b""): 1})},
     )
-    report = Heard()
+    report = heard()
     snapshots.check(known, report)
     assert report.found == ["I20", "I20"] * facts
     assert report.facts.get("I20", 0) == 2 * facts
