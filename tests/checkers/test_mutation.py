@@ -27,7 +27,7 @@ ENDLESS = 1 << 62
 
 
 def late(times: list[int], end: int) -> bool:
-    if max(times) < end + 5:
+    if max(times) * 3 // 2 < end + 5:
         return len(times) >= 2
     raise ValueError(f"{len(times) > 7}")
 """
@@ -39,7 +39,9 @@ def test_places_are_found_outside_of_messages() -> None:
         ("constant", "LIMIT", "10"),
         ("constant", "LONG", "3 * LIMIT"),
         ("constant", "ENDLESS", "1 << 62"),
-        ("comparison", "late", "max(times) < end + 5"),
+        ("comparison", "late", "max(times) * 3 // 2 < end + 5"),
+        ("factor", "late", "max(times) * 3"),
+        ("factor", "late", "max(times) * 3 // 2"),
         ("bound", "late", "end + 5"),
         ("comparison", "late", "len(times) >= 2"),
         ("bound", "late", "len(times) >= 2"),
@@ -51,9 +53,11 @@ def test_places_are_found_outside_of_messages() -> None:
     [
         (0, "constant", "halved", "LIMIT = 5"),
         (1, "constant", "doubled", "LONG = 6 * LIMIT"),
-        (3, "comparison", "Lt to LtE", "if max(times) <= end + 5:"),
-        (4, "bound", "doubled", "if max(times) < end + 10:"),
-        (6, "bound", "halved", "return len(times) >= 1"),
+        (3, "comparison", "Lt to LtE", "if max(times) * 3 // 2 <= end + 5:"),
+        (4, "factor", "doubled", "if max(times) * 6 // 2 < end + 5:"),
+        (5, "factor", "halved", "if max(times) * 3 // 1 < end + 5:"),
+        (6, "bound", "doubled", "if max(times) * 3 // 2 < end + 10:"),
+        (8, "bound", "halved", "return len(times) >= 1"),
     ],
 )
 def test_a_mutant_has_one_change(index: int, kind: str, change: str, expected: str) -> None:
