@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("constant", "bound", "factor", "comparison")
 ENDLESS = 1 << 60
+NO_NAMES: Mapping[str, float] = {}
 FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -47,14 +48,16 @@ class Mutant:
         return " :: ".join(parts)
 
 
-def number(node: ast.AST) -> float | None:
-    """Return the value of a numeric expression without names (``10``, ``1 << 20``), else None."""
-    allowed = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
+def number(node: ast.AST, names: Mapping[str, float] = NO_NAMES) -> float | None:
+    """Return the value of a numeric expression (``10``, ``1 << 20``), else None. It may contain
+    ``names`` with their values, and no others."""
+    allowed = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Name, ast.Load)
     if not all(isinstance(each, allowed) for each in ast.walk(node)):
         return None
     try:
-        value = eval(compile(ast.Expression(node), "", "eval"), {})  # type: ignore[arg-type]  # noqa: S307
-    except (TypeError, ArithmeticError):
+        code = compile(ast.Expression(node), "", "eval")  # type: ignore[arg-type]
+        value = eval(code, {}, dict(names))  # noqa: S307
+    except (TypeError, ArithmeticError, NameError):
         return None
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
@@ -184,11 +187,13 @@ def mutate(source: str, mutant: Mutant) -> ast.Module:
 
 
 def value_of(mutant: Mutant) -> float | None:
-    """Return the value of a mutated constant, None if it is made from others."""
+    """Return the value of a mutated constant, None if it is made from those of other modules."""
     tree = mutate((ROOT / mutant.path).read_text(), mutant)
+    values: dict[str, float] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            if isinstance(target, ast.Name) and target.id == mutant.scope:
-                return number(node.value)
-    return None
+            value = number(node.value, values)
+            if isinstance(target, ast.Name) and value is not None:
+                values[target.id] = value
+    return values.get(mutant.scope)

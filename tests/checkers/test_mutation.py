@@ -12,7 +12,7 @@ import pytest
 from bench import checker_mutants
 from bench.checker_mutants import Record
 from bench.mutation.globals import bindings, rebind
-from bench.mutation.places import ROOT, Mutant, mutants_of, mutate, places
+from bench.mutation.places import ROOT, Mutant, mutants_of, mutate, places, value_of
 from bench.mutation.reach import Reached, reaching, uses
 from bench.mutation.swap import functions, replacements, swap
 from kraftwreck.checkers import findings
@@ -106,6 +106,11 @@ def test_a_limit_of_the_simulator_is_used_by_its_rules() -> None:
     bound = bindings(mutant_of("checkers/kraft/limits.py", "RESIGNED_US", "doubled"))
     assert bound is not None
     assert bound[ROOT / rules] == {"RESIGNED_US"}
+
+
+def test_a_constant_may_be_made_from_others_of_its_module() -> None:
+    limit = mutant_of("checkers/kraft/limits.py", "CAUGHT_UP_US", "halved")
+    assert value_of(limit) == 150_000_000
 
 
 @pytest.mark.parametrize("shares", [False, True])

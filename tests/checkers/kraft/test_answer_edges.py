@@ -27,7 +27,6 @@ from kraftwreck.checkers.kraft.invariants.standing import (
     Standing,
     _Node,
 )
-from kraftwreck.checkers.kraft.limits import MS, SESSION_MS, STEP_NS
 from kraftwreck.checkers.kraft.quorum_model.fetching import is_plain
 from kraftwreck.checkers.kraft.quorum_model.log_chain import START
 from kraftwreck.histories.message import Message
@@ -35,6 +34,8 @@ from kraftwreck.nodes.protocol import errors
 from tests.checkers.kraft.stand_ins import breaks, event, evidence, message, thing
 
 pytestmark = pytest.mark.interpreted  # Stand-ins take the place of the evidence.
+
+STEP = 1_000_000
 
 DISK = "d1" * 16
 
@@ -289,7 +290,7 @@ def test_c22_a_majority_has_or_had_all_below_the_high_watermark(
     assert membership_answers._reached(part(mark, *ends), told, evidence(asked)) is reached
 
 
-ASKED = 10 * STEP_NS
+ASKED = 10 * STEP
 
 
 def update(time: int, low: int, high: int) -> Message:
@@ -304,14 +305,14 @@ def update(time: int, low: int, high: int) -> Message:
 @pytest.mark.parametrize(
     ("time", "low", "high", "committed", "in_vain"),
     [
-        (ASKED - STEP_NS - 1, 0, 1, 0, True),
-        (ASKED - STEP_NS, 0, 1, 0, False),
+        (ASKED - STEP - 1, 0, 1, 0, True),
+        (ASKED - STEP, 0, 1, 0, False),
         (0, 1, 1, 0, True),
         (0, 1, 2, 0, True),
         (0, 0, 0, 0, False),
         (0, 2, 2, 0, False),
-        (0, 0, 1, ASKED - STEP_NS - 1, True),
-        (0, 0, 1, ASKED - STEP_NS, False),
+        (0, 0, 1, ASKED - STEP - 1, True),
+        (0, 0, 1, ASKED - STEP, False),
     ],
 )
 def test_c22_an_upgrade_waits_for_the_disks_of_all_voters_and_a_commit(
@@ -358,10 +359,10 @@ def fetched(sent: int, time: int, **answer: Any) -> Message:
 @pytest.mark.parametrize(
     ("fetch", "right"),
     [
-        (fetched(20, 99 * STEP_NS), True),
-        (fetched(0, 99 * STEP_NS), True),
-        (fetched(20 + STEP_NS, 99 * STEP_NS), True),
-        (fetched(21 + STEP_NS, 99 * STEP_NS), False),
+        (fetched(20, 99 * STEP), True),
+        (fetched(0, 99 * STEP), True),
+        (fetched(20 + STEP, 99 * STEP), True),
+        (fetched(21 + STEP, 99 * STEP), False),
         (fetched(0, 1, diverging_epoch=0), False),
         (fetched(0, 1, snapshot_end=0), False),
     ],
@@ -410,7 +411,7 @@ def test_c17_an_added_voter_is_in_the_committed_log(
 
 # --- requests of brokers --------------------------------------------------------------------------
 
-SESSION = SESSION_MS * MS
+SESSION = 9_000_000_000
 
 
 @pytest.mark.parametrize(

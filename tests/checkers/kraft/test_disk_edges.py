@@ -8,7 +8,6 @@ import pytest
 
 from kraftwreck.checkers.calls import pair
 from kraftwreck.checkers.kraft import recovery, topics
-from kraftwreck.checkers.kraft.limits import RECOVERED_NS
 from kraftwreck.checkers.kraft.quorum_model.log_chain import LogChain
 from kraftwreck.checkers.kraft.quorum_model.log_rules import applied_to
 from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
@@ -23,6 +22,8 @@ from tests.checkers.conftest import NODES
 from tests.checkers.kraft.stand_ins import event, thing
 
 pytestmark = pytest.mark.interpreted  # Stand-ins take the place of images and traces.
+
+RECOVERED = 30_000_000_000
 
 
 def stored(base: int, epoch: int, last: int) -> StoredBatch:
@@ -169,10 +170,10 @@ def test_a_full_capture_counts_what_it_drops() -> None:
     [
         ([(4, 5)], "unknown"),
         ([(5, 5)], True),
-        ([(5, 5 + RECOVERED_NS)], True),
-        ([(5, 6 + RECOVERED_NS)], False),
-        ([(5, -1), (4 + RECOVERED_NS, -1)], "unknown"),
-        ([(5, -1), (5 + RECOVERED_NS, -1)], False),
+        ([(5, 5 + RECOVERED)], True),
+        ([(5, 6 + RECOVERED)], False),
+        ([(5, -1), (4 + RECOVERED, -1)], "unknown"),
+        ([(5, -1), (5 + RECOVERED, -1)], False),
     ],
 )
 def test_an_operation_after_the_last_fault_succeeds_within_30_s(

@@ -19,25 +19,22 @@ from kraftwreck.checkers.kraft.invariants import (
     votes,
 )
 from kraftwreck.checkers.kraft.invariants.standing import LEADER, Position
-from kraftwreck.checkers.kraft.limits import (
-    APPLIED_NS,
-    BACKLOG_NS,
-    CLOCKS_NS,
-    FENCED_NS,
-    MS,
-    RECOVERED_NS,
-    SECOND,
-    SESSION_MS,
-    SETTLED_NS,
-    STEP_NS,
-)
 from kraftwreck.histories.message import Message
 from kraftwreck.nodes.protocol import errors
 from tests.checkers.kraft.stand_ins import breaks, event, evidence, message, thing
 
 pytestmark = pytest.mark.interpreted  # Stand-ins take the place of the evidence.
 
-SESSION = SESSION_MS * MS
+MS, SECOND = 1_000_000, 1_000_000_000
+STEP = MS
+APPLIED = SECOND
+BACKLOG = 400 * MS
+CLOCKS = 100 * MS
+UNFENCED_AGAIN = 3 * SECOND
+RECOVERED = 30 * SECOND
+SETTLED = 10 * SECOND
+
+SESSION = 9 * SECOND
 
 
 def fetch(sent: int, time: int, *, api: str = "Fetch", asker: int = 2, **answer: Any) -> Message:
@@ -50,7 +47,7 @@ def fetch(sent: int, time: int, *, api: str = "Fetch", asker: int = 2, **answer:
 # --- active controllers and sessions --------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("after", "wrong"), [(STEP_NS, False), (STEP_NS + 1, True)])
+@pytest.mark.parametrize(("after", "wrong"), [(STEP, False), (STEP + 1, True)])
 def test_c18_a_controller_is_active_one_step_after_its_claim(after: int, wrong: bool) -> None:
     standing = thing(positions=lambda _: [Position(LEADER, 1, 1, -1, None)])
     refusal = message("X", after, SECOND, response={"error_code": errors.NOT_CONTROLLER})
@@ -64,8 +61,8 @@ def test_c18_a_controller_is_active_one_step_after_its_claim(after: int, wrong: 
         ([], True),
         ([19 * SECOND], False),
         ([19 * SECOND + 1], True),
-        ([20 * SECOND - SESSION * 5 // 4 - APPLIED_NS // 2], False),
-        ([20 * SECOND - SESSION * 5 // 4 - APPLIED_NS // 2 - 1], True),
+        ([20 * SECOND - SESSION * 5 // 4 - APPLIED // 2], False),
+        ([20 * SECOND - SESSION * 5 // 4 - APPLIED // 2 - 1], True),
     ],
 )
 def test_c18_a_broker_id_is_free_a_session_after_the_last_contact(
@@ -76,7 +73,7 @@ def test_c18_a_broker_id_is_free_a_session_after_the_last_contact(
     assert answers._is_free(evidence(), refused, heard) is free
 
 
-@pytest.mark.parametrize(("wait", "wrong"), [(FENCED_NS, False), (FENCED_NS + 1, True)])
+@pytest.mark.parametrize(("wait", "wrong"), [(UNFENCED_AGAIN, False), (UNFENCED_AGAIN + 1, True)])
 def test_c23_a_fenced_broker_that_is_unfenced_again_ends_its_shutdown(
     wait: int, wrong: bool
 ) -> None:
@@ -86,7 +83,7 @@ def test_c23_a_fenced_broker_that_is_unfenced_again_ends_its_shutdown(
     history: Any = thing(brokers={3: thing(since=lambda *_: told)})
     commits: Any = thing(committed=lambda _: 8, when=lambda _: SECOND)
     stopped = event(0, detail={"state": "stopped", "broker_epoch": 5})
-    at = SECOND + wait - CLOCKS_NS
+    at = SECOND + wait - CLOCKS
     assert (broker_life._life(stopped, 3, at, commits, history)[0] is not None) is wrong
 
 
@@ -382,8 +379,8 @@ BEGUN = 2500 * MS
         ([BEGUN + 1, BEGUN + 8], None, False),
         ([BEGUN + 1, BEGUN + 2], (BEGUN + 2, BEGUN + 3), False),
         ([BEGUN + 1, BEGUN + 2], (BEGUN + 3, BEGUN + 4), True),
-        ([BEGUN + 1, BEGUN + 2], (0, BEGUN + 2 - BACKLOG_NS), False),
-        ([BEGUN + 1, BEGUN + 2], (0, BEGUN + 1 - BACKLOG_NS), True),
+        ([BEGUN + 1, BEGUN + 2], (0, BEGUN + 2 - BACKLOG), False),
+        ([BEGUN + 1, BEGUN + 2], (0, BEGUN + 1 - BACKLOG), True),
     ],
 )
 def test_i17_only_answers_that_the_follower_has_certainly_taken_count(
@@ -405,7 +402,7 @@ def loyal(answers: list[int], at: int, stop: tuple[int, int] | None = None) -> l
 # --- liveness -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("watched", "enough"), [(RECOVERED_NS - 1, False), (RECOVERED_NS, True)])
+@pytest.mark.parametrize(("watched", "enough"), [(RECOVERED - 1, False), (RECOVERED, True)])
 def test_30_s_are_long_enough_for_a_recovery(watched: int, enough: bool) -> None:
     assert liveness._Watch(SECOND, SECOND + watched).long_enough is enough
 
@@ -420,23 +417,23 @@ def elected(times: list[int], watched: int) -> list[str]:
 @pytest.mark.parametrize(
     ("last", "watched", "wrong"),
     [
-        (SETTLED_NS, RECOVERED_NS + SETTLED_NS, True),
-        (SETTLED_NS, 100 * SECOND, True),
-        (SETTLED_NS, RECOVERED_NS + SETTLED_NS - 1, False),
-        (SETTLED_NS + 1, 100 * SECOND, False),
+        (SETTLED, RECOVERED + SETTLED, True),
+        (SETTLED, 100 * SECOND, True),
+        (SETTLED, RECOVERED + SETTLED - 1, False),
+        (SETTLED + 1, 100 * SECOND, False),
         (-1, 100 * SECOND, False),
     ],
 )
 def test_l7_four_elections_in_10_s_are_too_many(last: int, watched: int, wrong: bool) -> None:
     """Three are 30 s after the last fault, from when on they count, one is ``last`` later, and one
     at 99 s."""
-    times = [RECOVERED_NS] * 3 + [RECOVERED_NS + last, 99 * SECOND]
+    times = [RECOVERED] * 3 + [RECOVERED + last, 99 * SECOND]
     assert elected(times, watched) == ["L7"] * wrong
 
 
 @pytest.mark.parametrize(
     ("invoked", "until", "wrong"),
-    [(5, 5 + 2 * RECOVERED_NS, False), (5, 6 + 2 * RECOVERED_NS, True), (4, 1 << 60, False)],
+    [(5, 5 + 2 * RECOVERED, False), (5, 6 + 2 * RECOVERED, True), (4, 1 << 60, False)],
 )
 def test_l5_an_operation_after_the_last_fault_ends_within_60_s(
     invoked: int, until: int, wrong: bool
@@ -453,7 +450,7 @@ def test_l3_an_observer_that_stays_behind_for_30_s(moved: int | None, hw: int, w
     last = None if moved is None else event(moved)
     broker = thing(id=9, name="n9", hw=hw, moved=last, last=event(0))
     leader = thing(id=1, hw=7, voters={1: ""}, last=event(0))
-    watch = liveness._Watch(0, RECOVERED_NS)
+    watch = liveness._Watch(0, RECOVERED)
     found = breaks(liveness._observers, evidence(), watch, [leader, broker], leader)
     assert found == ["L3"] * wrong
 
