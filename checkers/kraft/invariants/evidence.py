@@ -158,8 +158,7 @@ class Evidence:
 
     def moment(self, event: TraceEvent) -> int | None:
         """Return when (ns since the start of the test) an event happened, if clocks are known."""
-        clock = self._clocks.get(event.node)
-        return None if clock is None else clock.time(event.mono) * 1000
+        return self.instant(event.node, event.mono)
 
     def instant(self, node: str, mono: int) -> int | None:
         """Return when (ns since the start of the test) a node's monotonic clock showed ``mono``

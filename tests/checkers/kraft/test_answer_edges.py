@@ -486,6 +486,18 @@ def test_c11_a_block_of_producer_ids_begins_where_the_last_one_ends(
     assert breaks(requests._blocks, evidence(blocks)) == ["C11"] * wrong
 
 
+@pytest.mark.parametrize(
+    ("second", "wrong"), [(999_999_999, True), (1_000_000_000, False), (1_999_999_999, False)]
+)
+def test_l8_counts_the_requests_of_each_second(
+    monkeypatch: pytest.MonkeyPatch, second: int, wrong: bool
+) -> None:
+    """The first one arrives at 0, and one in a second is allowed."""
+    monkeypatch.setattr(liveness, "MOST_REQUESTS", 1)
+    asked = [message("Fetch", 0, time) for time in (0, second)]
+    assert breaks(liveness._requests, evidence(asked)) == ["L8"] * wrong
+
+
 def test_l8_counts_the_requests_of_nodes() -> None:
     """Clients have no id."""
     asked = [message("Metadata", 0, 1, asker=asker) for asker in (-1, 1, 1)]

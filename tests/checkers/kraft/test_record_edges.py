@@ -362,15 +362,27 @@ def test_l12_an_election_takes_an_interval_and_what_a_commit_takes(
     monkeypatch: pytest.MonkeyPatch, extra: int, wrong: bool
 ) -> None:
     """With an interval of 2 s, no linger time and no disks to wait for, and half a second."""
-    bound = 2 * SECOND + 100 * MS + 500 * MS
-    monkeypatch.setattr(timely_elections, "_wanting", lambda _: [((b"", 0), 1, 2, "preferred")])
+    waits = 2 * SECOND + 100 * MS + 500 * MS + extra
+    found = waiting(monkeypatch, "preferred", waits, {timely_elections.REBALANCE: 2})
+    assert found == ["L12"] * wrong
+
+
+@pytest.mark.parametrize(("interval_ms", "judged"), [(10_000, True), (10_001, False)])
+def test_l12_leaves_out_unclean_elections_at_intervals_above_10_s(
+    monkeypatch: pytest.MonkeyPatch, interval_ms: int, judged: bool
+) -> None:
+    settings = {timely_elections.UNCLEAN: interval_ms}
+    assert waiting(monkeypatch, "unclean", 99 * SECOND, settings) == ["L12"] * judged
+
+
+def waiting(
+    monkeypatch: pytest.MonkeyPatch, kind: str, waits: int, settings: dict[str, int]
+) -> list[str]:
+    """A partition waits for its election under one controller."""
+    monkeypatch.setattr(timely_elections, "_wanting", lambda _: [((b"", 0), 1, 2, kind)])
     monkeypatch.setattr(timely_elections, "reigns", lambda _: [thing(begun=0, last=1 << 62)])
     monkeypatch.setattr(timely_elections, "State", lambda *_: thing(name=lambda _: "t"))
-    commits = thing(when=lambda _: SECOND, written=lambda _: SECOND + bound + extra)
-    controller = thing(whole=True, history=thing())
-    settings = {timely_elections.REBALANCE: 2, "linger_ms": 0}
-    known = evidence(
-        setting=settings.get,
-        derived={"controller": controller, "commits": commits},
-    )
-    assert breaks(timely_elections.check, known) == ["L12"] * wrong
+    commits = thing(when=lambda _: SECOND, written=lambda _: SECOND + waits)
+    derived = {"controller": thing(whole=True, history=thing()), "commits": commits}
+    known = evidence(setting={"linger_ms": 0, **settings}.get, derived=derived)
+    return breaks(timely_elections.check, known)

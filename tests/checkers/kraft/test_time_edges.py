@@ -140,6 +140,17 @@ def test_a_decision_is_delayed_by_stops_of_its_process(
     assert sessions.decided_at(stopped, 100, 10) == decided
 
 
+@pytest.mark.parametrize(
+    ("disk", "slow", "ms"), [(None, 0, 125), (0, 0, 125), (1000, 1, 129), (1000, 3, 137)]
+)
+def test_an_append_takes_the_linger_time_four_flushes_and_100_ms(
+    disk: int | None, slow: int, ms: int
+) -> None:
+    """The linger time is 25 ms, and ``disk`` the longest flush in microseconds."""
+    knobs = None if disk is None else {"fsync_max": disk, "slow_factor": slow}
+    assert sessions.append_ns(evidence(test={"knobs": knobs})) == ms * MS
+
+
 SPAN = SESSION * 3 // 4
 FENCED = 100 * SECOND
 
