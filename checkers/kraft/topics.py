@@ -105,8 +105,8 @@ def _telling_reads(reads: Reads, seen: NDArray[np.bool_], own: list[Call]) -> li
     else:
         segment = np.zeros(count, dtype=np.int64)
     # Cut where the segment or the answer changes; a read across a border is a run by itself.
-    label = segment * 2 + seen
-    cuts = np.flatnonzero((label[1:] != label[:-1]) | (segment[1:] < 0)) + 1
+    differs = (segment[1:] != segment[:-1]) | (seen[1:] != seen[:-1])
+    cuts = np.flatnonzero(differs | (segment[1:] < 0)) + 1
     bounds = [0, *cuts.tolist(), count]
     keep: list[int] = []
     for begin, end in pairwise(bounds):

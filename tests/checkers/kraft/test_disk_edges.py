@@ -206,6 +206,17 @@ def test_of_reads_that_agree_between_two_changes_only_two_are_kept(history: Any)
     assert (numbers["complete_reads"], numbers["observations_searched"]) == (18, 4)
 
 
+def test_reads_that_overlap_with_one_that_disagrees_are_kept() -> None:
+    """The second read disagrees with those that follow, of which two began before its end."""
+    times = [(0, 1), (2, 9), (3, 4), (5, 6), (10, 11), (12, 13), (14, 15)]
+    calls: Any = [
+        thing(f="read", type="ok", start=start, end=end, value=[] if end == 9 else ["a"])
+        for start, end in times
+    ]
+    reads = topics.Reads(calls, ["a"])
+    assert topics._ends_of_run(reads, reads.present[0], 2, 7) == [2, 3, 4, 6]
+
+
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_read_within_another_may_be_the_only_one_that_is_kept(history: Any, nested: bool) -> None:
     """It ended first and began last."""
