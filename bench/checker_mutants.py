@@ -2,9 +2,9 @@
 
     python -m bench.checker_mutants [--only PREFIX] [--kind KIND] [--survivors] [--limit SECONDS]
 
-Constants, bounds and comparisons (:mod:`bench.mutation.places`) are changed one at a time. The
-tests are those of checkers and of the simulator's rules, without those of hosts, browsers, Spark
-and whole runs. Tests that reach the changed line run until one fails, which kills the mutant
+Constants, bounds, factors and comparisons (:mod:`bench.mutation.places`) are changed one at a time.
+The tests are those of checkers and of the simulator's rules, without those of hosts, browsers,
+Spark and whole runs. Tests that reach the changed line run until one fails, which kills the mutant
 (:mod:`bench.mutation.session`). Some mutants take effect only when their module is imported: they
 get a process that imports everything again (:mod:`bench.mutation.fresh`).
 

@@ -31,3 +31,13 @@ class Message(msgspec.Struct, gc=False):
     response: Any = None
     records: tuple[int, int, int] | None = None
     sent: int = -1
+
+    @property
+    def begun(self) -> int:
+        """When the request was sent; ``time`` if that is not known."""
+        return self.sent if self.sent >= 0 else self.time
+
+    @property
+    def is_exchange(self) -> bool:
+        """Whether it has a request, of which is known when it was sent, and its response."""
+        return self.request is not None and self.response is not None and self.sent >= 0

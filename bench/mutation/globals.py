@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from bench.mutation.places import ROOT, Mutant
+from bench.mutation.reach import JUDGES
 
 Bound = dict[Path, set[str]]
 """The names that a constant has, by file."""
@@ -20,8 +21,8 @@ Bound = dict[Path, set[str]]
 
 @cache
 def _trees() -> dict[Path, ast.Module]:
-    folders = ("checkers", "tests/checkers", "tests/simulation")
-    files = [file for folder in folders for file in sorted((ROOT / folder).rglob("*.py"))]
+    folders = (*JUDGES, ROOT / "tests/checkers", ROOT / "tests/simulation")
+    files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
     return {file: ast.parse(file.read_text()) for file in files}
 
 

@@ -1,8 +1,9 @@
-"""The constants, bounds and comparisons of a source file, and their mutants.
+"""The constants, bounds, factors and comparisons of a source file, and their mutants.
 
 * ``constant``: a number of a module or class is halved and doubled; a power of two from 2**60 on
   stands for "for ever" and is left alone, as any larger number is the same;
 * ``bound``: a number in a comparison, a sum or a call of min or max is halved and doubled;
+* ``factor``: a number in a product or a whole quotient is halved and doubled;
 * ``comparison``: ``<`` becomes ``<=``, ``>`` becomes ``>=``, and back.
 """
 
@@ -10,13 +11,14 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-KINDS = ("constant", "bound", "comparison")
+KINDS = ("constant", "bound", "factor", "comparison")
 ENDLESS = 1 << 60
+NO_NAMES: Mapping[str, float] = {}
 FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -46,14 +48,16 @@ class Mutant:
         return " :: ".join(parts)
 
 
-def number(node: ast.AST) -> float | None:
-    """Return the value of a numeric expression without names (``10``, ``1 << 20``), else None."""
-    allowed = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
+def number(node: ast.AST, names: Mapping[str, float] = NO_NAMES) -> float | None:
+    """Return the value of a numeric expression (``10``, ``1 << 20``), else None. It may contain
+    ``names`` with their values, and no others."""
+    allowed = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Name, ast.Load)
     if not all(isinstance(each, allowed) for each in ast.walk(node)):
         return None
     try:
-        value = eval(compile(ast.Expression(node), "", "eval"), {})  # type: ignore[arg-type]  # noqa: S307
-    except (TypeError, ArithmeticError):
+        code = compile(ast.Expression(node), "", "eval")  # type: ignore[arg-type]
+        value = eval(code, {}, dict(names))  # noqa: S307
+    except (TypeError, ArithmeticError, NameError):
         return None
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
@@ -108,19 +112,23 @@ def _of_code(code: ast.AST, scope: str) -> Iterator[Place]:
                 text = ast.unparse(code)
                 yield operator, "comparison", scope, text, (code, "ops", place)
     for parent, field, position, child in _direct(code):
-        if number(child) is not None and _is_bound(parent, field):
-            yield child, "bound", scope, ast.unparse(parent), (parent, field, position)
+        kind = "" if number(child) is None else _kind_of_number(parent, field)
+        if kind:
+            yield child, kind, scope, ast.unparse(parent), (parent, field, position)
         else:
             yield from _of_code(child, scope)
 
 
-def _is_bound(parent: ast.AST, field: str) -> bool:
+def _kind_of_number(parent: ast.AST, field: str) -> str:
+    """Return the kind of a number in ``field`` of ``parent``; empty if it stays as it is."""
+    if isinstance(parent, ast.BinOp):
+        if isinstance(parent.op, ast.Mult | ast.FloorDiv):
+            return "factor"
+        return "bound" if isinstance(parent.op, ast.Add | ast.Sub) else ""
     if isinstance(parent, ast.Compare):
-        return any(type(operator) in FLIPPED for operator in parent.ops)
-    if isinstance(parent, ast.Call):
-        name = parent.func.id if isinstance(parent.func, ast.Name) else ""
-        return field == "args" and name in ("min", "max")
-    return isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add | ast.Sub)
+        return "bound" if any(type(operator) in FLIPPED for operator in parent.ops) else ""
+    called = parent.func if isinstance(parent, ast.Call) and field == "args" else None
+    return "bound" if isinstance(called, ast.Name) and called.id in ("min", "max") else ""
 
 
 def _direct(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:
@@ -155,7 +163,7 @@ def mutants_of(path: Path) -> list[Mutant]:
             if isinstance(value, int) and value >= ENDLESS and value & (value - 1) == 0:
                 continue
             changes = [how for how in ("halved", "doubled") if changed(value, how) != value]
-            text = f"{ast.unparse(node)} in {text}" if kind == "bound" else text
+            text = text if kind == "constant" else f"{ast.unparse(node)} in {text}"
         for change in changes:
             seen[key := (scope, kind, text, change)] += 1
             found.append(Mutant(name, kind, index, scope, text, change, line, last, seen[key]))
@@ -179,11 +187,13 @@ def mutate(source: str, mutant: Mutant) -> ast.Module:
 
 
 def value_of(mutant: Mutant) -> float | None:
-    """Return the value of a mutated constant, None if it is made from others."""
+    """Return the value of a mutated constant, None if it is made from those of other modules."""
     tree = mutate((ROOT / mutant.path).read_text(), mutant)
+    values: dict[str, float] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            if isinstance(target, ast.Name) and target.id == mutant.scope:
-                return number(node.value)
-    return None
+            value = number(node.value, values)
+            if isinstance(target, ast.Name) and value is not None:
+                values[target.id] = value
+    return values.get(mutant.scope)

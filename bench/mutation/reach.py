@@ -1,4 +1,6 @@
-"""Which tests execute which lines of ``checkers/``: measured once for each version of the files.
+"""Which tests execute which lines of checkers: measured once for each version of the files.
+
+The rules that only a simulator can judge have their constants in ``checkers/``, too.
 
 Each test file runs in a forked process of its own, so no cache of another file hides a call.
 """
@@ -22,7 +24,8 @@ from _pytest import runner
 
 from bench.mutation.places import ROOT
 
-CHECKERS = ROOT / "checkers"
+JUDGES = (ROOT / "checkers", ROOT / "systems/kraft/simulated")
+"""Folders of code that judges with the constants of checkers."""
 _SHARES = re.compile(r"scope=|^@(functools\.)?(lru_)?cache\b", re.MULTILINE)
 MARKERS = "cluster spark browser slow oracle campaign vagrant compiled wall_clock"
 ARGUMENTS = (
@@ -119,8 +122,9 @@ def _run(items: Sequence[pytest.Item], record: Path) -> dict[str, Reached]:
 def _traced(items: Sequence[pytest.Item]) -> Iterator[tuple[str, Reached]]:
     following = [*items[1:], None]
     for item, next_item in zip(items, following, strict=True):
+        of_judges = [f"{folder}/*" for folder in JUDGES]
         tracer = coverage.Coverage(
-            data_file=None, include=[f"{CHECKERS}/*"], config_file=False, messages=False
+            data_file=None, include=of_judges, config_file=False, messages=False
         )
         tracer.set_option("run:disable_warnings", ["no-data-collected"])
         begun = time.process_time()
@@ -146,7 +150,7 @@ def silence() -> None:
 
 @cache
 def _trees() -> dict[str, ast.Module]:
-    files = sorted(CHECKERS.rglob("*.py"))
+    files = sorted(file for folder in JUDGES for file in folder.rglob("*.py"))
     return {str(file.relative_to(ROOT)): ast.parse(file.read_text()) for file in files}
 
 

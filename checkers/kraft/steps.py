@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from kraftwreck.checkers.kraft.quorum_model.election_rules import vote_is_saved
+from kraftwreck.checkers.kraft.quorum_model.fetching import is_plain
 from kraftwreck.nodes.consensus.effects import (
     AppendLog,
     CleanLog,
@@ -109,18 +110,18 @@ class StepRules:
     def _fetched(self, request: FetchRequest, response: FetchResponse) -> None:
         """A log is a prefix of another one if the epochs before its end are the same."""
         offset = request.fetch_offset
-        if response.snapshot_end >= 0 or not self._log.start < offset:
+        if response.snapshot_end >= 0 or offset <= self._log.start:
             return
         held = self._log.epoch_before(offset)
         diverges = offset > self._log.end or held != request.last_fetched_epoch
-        if diverges and response.diverging_epoch < 0:
+        if diverges and is_plain(response):
             self._fail(
                 "I28",
                 f"{self._node} answered a fetch from offset {offset} after epoch "
                 f"{request.last_fetched_epoch} as if the logs agreed; its own log "
                 + (f"has epoch {held} there." if held is not None else f"ends at {self._log.end}."),
             )
-        elif not diverges and response.diverging_epoch >= 0:
+        elif not diverges and not is_plain(response):
             self._fail(
                 "I28",
                 f"{self._node} answered a fetch from offset {offset} after epoch {held} as if the "

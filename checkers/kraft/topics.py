@@ -115,12 +115,12 @@ def _telling_reads(reads: Reads, seen: NDArray[np.bool_], own: list[Call]) -> li
     else:
         segment = np.zeros(count, dtype=np.int64)
     # Cut where the segment or the answer changes; a read across a border is a run by itself.
-    label = segment * 2 + seen
-    cuts = np.flatnonzero((label[1:] != label[:-1]) | (segment[1:] < 0)) + 1
+    differs = (segment[1:] != segment[:-1]) | (seen[1:] != seen[:-1])
+    cuts = np.flatnonzero(differs | (segment[1:] < 0)) + 1
     bounds = [0, *cuts.tolist(), count]
     keep: list[int] = []
     for begin, end in pairwise(bounds):
-        if end - begin <= 2 or segment[begin] < 0:
+        if segment[begin] < 0:
             keep.extend(range(begin, end))
         else:
             keep.extend(_ends_of_run(reads, seen, begin, end))
@@ -134,7 +134,7 @@ def _ends_of_run(reads: Reads, seen: NDArray[np.bool_], begin: int, end: int) ->
     after = int(starts[end]) if end < len(starts) else OPEN
     clean_from = begin + int(np.searchsorted(starts[begin:end], before, side="right"))
     clean = clean_from + np.flatnonzero(ends[clean_from:end] < after)
-    if len(clean) <= 2:
+    if not clean.size:
         return list(range(begin, end))
     dropped = np.zeros(end - begin, dtype=np.bool_)
     dropped[clean - begin] = True

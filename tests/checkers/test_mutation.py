@@ -12,8 +12,8 @@ import pytest
 from bench import checker_mutants
 from bench.checker_mutants import Record
 from bench.mutation.globals import bindings, rebind
-from bench.mutation.places import ROOT, Mutant, mutants_of, mutate, places
-from bench.mutation.reach import Reached, reaching
+from bench.mutation.places import ROOT, Mutant, mutants_of, mutate, places, value_of
+from bench.mutation.reach import Reached, reaching, uses
 from bench.mutation.swap import functions, replacements, swap
 from kraftwreck.checkers import findings
 from kraftwreck.checkers.calls import Call
@@ -27,7 +27,7 @@ ENDLESS = 1 << 62
 
 
 def late(times: list[int], end: int) -> bool:
-    if max(times) < end + 5:
+    if max(times) * 3 // 2 < end + 5:
         return len(times) >= 2
     raise ValueError(f"{len(times) > 7}")
 """
@@ -39,7 +39,9 @@ def test_places_are_found_outside_of_messages() -> None:
         ("constant", "LIMIT", "10"),
         ("constant", "LONG", "3 * LIMIT"),
         ("constant", "ENDLESS", "1 << 62"),
-        ("comparison", "late", "max(times) < end + 5"),
+        ("comparison", "late", "max(times) * 3 // 2 < end + 5"),
+        ("factor", "late", "max(times) * 3"),
+        ("factor", "late", "max(times) * 3 // 2"),
         ("bound", "late", "end + 5"),
         ("comparison", "late", "len(times) >= 2"),
         ("bound", "late", "len(times) >= 2"),
@@ -51,9 +53,11 @@ def test_places_are_found_outside_of_messages() -> None:
     [
         (0, "constant", "halved", "LIMIT = 5"),
         (1, "constant", "doubled", "LONG = 6 * LIMIT"),
-        (3, "comparison", "Lt to LtE", "if max(times) <= end + 5:"),
-        (4, "bound", "doubled", "if max(times) < end + 10:"),
-        (6, "bound", "halved", "return len(times) >= 1"),
+        (3, "comparison", "Lt to LtE", "if max(times) * 3 // 2 <= end + 5:"),
+        (4, "factor", "doubled", "if max(times) * 6 // 2 < end + 5:"),
+        (5, "factor", "halved", "if max(times) * 3 // 1 < end + 5:"),
+        (6, "bound", "doubled", "if max(times) * 3 // 2 < end + 10:"),
+        (8, "bound", "halved", "return len(times) >= 1"),
     ],
 )
 def test_a_mutant_has_one_change(index: int, kind: str, change: str, expected: str) -> None:
@@ -94,6 +98,19 @@ def test_a_constant_gets_another_value_where_functions_alone_use_it() -> None:
         rebind(bound, 10)
     # Parameters of a test are made from this one.
     assert bindings(mutant_of("checkers/jepsen/judgement.py", "SHOWN", "doubled")) is None
+
+
+def test_a_limit_of_the_simulator_is_used_by_its_rules() -> None:
+    rules = "systems/kraft/simulated/invariants.py"
+    assert rules in uses("RESIGNED_US")
+    bound = bindings(mutant_of("checkers/kraft/limits.py", "RESIGNED_US", "doubled"))
+    assert bound is not None
+    assert bound[ROOT / rules] == {"RESIGNED_US"}
+
+
+def test_a_constant_may_be_made_from_others_of_its_module() -> None:
+    limit = mutant_of("checkers/kraft/limits.py", "CAUGHT_UP_US", "halved")
+    assert value_of(limit) == 150_000_000
 
 
 @pytest.mark.parametrize("shares", [False, True])

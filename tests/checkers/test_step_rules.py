@@ -114,7 +114,7 @@ def test_a_step_is_followed_in_its_order() -> None:
 
 def test_an_empty_log_continues_its_snapshot() -> None:
     rules = node((0, 4), (1, 5), (2, 5))
-    rules.step(None, [FinishSnapshot(2, 5), CleanLog(2), TruncateLog(2), Send(2, 1, fetch(2, 5))])
+    rules.step(None, [FinishSnapshot(2, 6), CleanLog(2), TruncateLog(2), Send(2, 1, fetch(2, 6))])
     rules.step(None, [FinishSnapshot(9, 8), InstallSnapshot(9, 8), Send(2, 1, fetch(9, 8))])
     assert not rules.broken
     rules.step(None, [Send(2, 1, fetch(9, 7))])
@@ -134,10 +134,13 @@ def test_snapshots_on_disk_are_known_at_the_start() -> None:
 
 
 @pytest.mark.parametrize(("offset", "last_epoch"), [(2, 4), (3, 4), (4, 5), (1, 5)])
-def test_i28_a_fetch_that_diverges_is_answered_as_such(offset: int, last_epoch: int) -> None:
+@pytest.mark.parametrize("at", [0, 4])
+def test_i28_a_fetch_that_diverges_is_answered_as_such(
+    offset: int, last_epoch: int, at: int
+) -> None:
     rules = node((0, 4), (1, 5), (2, 5))
-    asked(rules, fetch(offset, last_epoch), Reply(7, answered(diverging=4)))
-    asked(rules, fetch(offset, last_epoch), Reply(7, answered(snapshot=1)))
+    asked(rules, fetch(offset, last_epoch), Reply(7, answered(diverging=at)))
+    asked(rules, fetch(offset, last_epoch), Reply(7, answered(snapshot=at)))
     assert not rules.broken
     asked(rules, fetch(offset, last_epoch), Reply(7, answered()))
     assert list(rules.broken) == ["I28"]
@@ -147,9 +150,18 @@ def test_i28_a_fetch_that_diverges_is_answered_as_such(offset: int, last_epoch: 
 def test_i28_a_fetch_that_agrees_is_not_answered_as_diverging(offset: int, last_epoch: int) -> None:
     rules = node((0, 4), (1, 5), (2, 5))
     asked(rules, fetch(offset, last_epoch), Reply(7, answered()))
+    asked(rules, fetch(offset, last_epoch), Reply(7, answered(snapshot=0)))
     assert not rules.broken
-    asked(rules, fetch(offset, last_epoch), Reply(7, answered(diverging=4)))
+    asked(rules, fetch(offset, last_epoch), Reply(7, answered(diverging=0)))
     assert list(rules.broken) == ["I28"]
+
+
+@pytest.mark.parametrize(("offset", "judged"), [(1, False), (2, False), (3, True)])
+def test_i28_is_judged_beyond_the_beginning_of_the_log(offset: int, judged: bool) -> None:
+    """Not at the beginning: the epoch before it may be known from a snapshot only."""
+    rules = node((2, 4), start=2)
+    asked(rules, fetch(offset, 3), Reply(7, answered()))
+    assert ("I28" in rules.broken) is judged
 
 
 def test_an_answer_of_an_older_request_is_not_judged() -> None:

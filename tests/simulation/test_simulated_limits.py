@@ -20,6 +20,7 @@ from kraftwreck.nodes.consensus.kraft.messages import (
 )
 from kraftwreck.simulation.host import ClientCall
 from kraftwreck.simulation.network import Rpc
+from kraftwreck.systems.kraft.simulated import partition_service
 from kraftwreck.systems.kraft.simulated import run as simulated_run
 from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
 from kraftwreck.systems.kraft.simulated.service_watch import BROKERS
@@ -193,3 +194,20 @@ def test_nodes_that_make_progress_catch_up_within_five_minutes(
     monkeypatch.setattr(simulated_run, "_recovered", lambda *_: False)
     simulated_run._recover(*cast(Any, (world, watch)))
     assert broken == [300]
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(("progress_s", "given_up_s"), [(0, 30), (10, 40), (1000, 300)])
+def test_partitions_serve_within_half_a_minute_of_their_last_progress(
+    monkeypatch: pytest.MonkeyPatch, progress_s: int, given_up_s: int
+) -> None:
+    """And within five minutes in any case."""
+    world, broken = Ends(), list[float]()
+    failures = SimpleNamespace(add=lambda rule, now, *_: broken.append(now / SECOND))
+    nothing = SimpleNamespace(on_answer=[])
+    monkeypatch.setattr(partition_service, "record_traffic", lambda _: nothing)
+    service = partition_service.PartitionService(*cast(Any, (world, failures, None)))
+    monkeypatch.setattr(service, "unsettled", lambda: ["t-0 has no leader"])
+    monkeypatch.setattr(service, "_state", lambda: min(world.now, progress_s * SECOND))
+    service.settle()
+    assert broken == [given_up_s]

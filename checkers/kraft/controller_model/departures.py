@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kraftwreck.checkers.kraft.controller_model.exchanges import Exchange
 from kraftwreck.checkers.kraft.controller_model.metadata_model import Broker
-from kraftwreck.checkers.kraft.controller_model.state import StateHistory
+from kraftwreck.checkers.kraft.controller_model.state import State, StateHistory
 from kraftwreck.nodes.protocol import errors
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Departures:
             if broker is not None and not broker.fenced:
                 before = state
                 break
-        now = history.before(exchange.low + 1).broker(broker_id)
+        now = State(history, exchange.low).broker(broker_id)
         if before is None or now is None or now.fenced:
             return None
         for (topic_id, number), versions in history.partitions.items():
@@ -150,15 +150,12 @@ class Departures:
     def _active(self, exchange: Exchange, but: int, *, always: bool) -> Iterable[tuple[int, int]]:
         """Yield (id, epoch) of the other brokers that were active during the exchange: in all its
         states with ``always``, else in any."""
-        count = sum(1 for _ in self._history.states(exchange.low, exchange.high)) if always else 1
-        seen: dict[tuple[int, int], int] = {}
-        for state in self._history.states(exchange.low, exchange.high):
-            for other in self._history.brokers:
-                broker = state.broker(other)
-                if broker is not None and other != but and broker.active:
-                    key = other, broker.epoch
-                    seen[key] = seen.get(key, 0) + 1
-        return [key for key, times in seen.items() if times >= count]
+        active = [
+            {(each, broker.epoch) for each, broker in state.brokers().items() if broker.active}
+            for state in self._history.states(exchange.low, exchange.high)
+        ]
+        found = set.intersection(*active) if always else set.union(*active)
+        return sorted(each for each in found if each[0] != but)
 
     def _told(
         self, exchange: Exchange, broker_id: int, epoch: int, until: int, since: int | None = None

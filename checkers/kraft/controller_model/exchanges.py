@@ -172,7 +172,7 @@ class Commits:
 
     def exchange(self, message: Message) -> Exchange | None:
         """Return the exchange of a captured message, None if its request or answer is missing."""
-        if message.request is None or message.response is None or message.sent < 0:
+        if not message.is_exchange:
             return None
         node = self._evidence.name(message.replier)
         if self._evidence.own_inputs:

@@ -19,6 +19,7 @@ from kraftwreck.checkers.kraft.controller_model.metadata_model import (
     BROKER,
     NO_LEADER,
     TOPIC,
+    Broker,
     Partition,
 )
 from kraftwreck.checkers.kraft.controller_model.state import State
@@ -286,7 +287,12 @@ def is_online(state: State, partition: Partition, broker_id: int) -> bool:
     if not state.is_active(broker_id):
         return False
     broker = state.broker(broker_id)
-    if not partition.directories or broker_id not in partition.replicas or broker is None:
+    return broker is None or has_online_replica(partition, broker_id, broker)
+
+
+def has_online_replica(partition: Partition, broker_id: int, broker: Broker) -> bool:
+    """Whether the directory of the broker's replica is online; True if none is known."""
+    if not partition.directories or broker_id not in partition.replicas:
         return True
     directory = partition.directories[partition.replicas.index(broker_id)]
     if int.from_bytes(directory, "big") < RESERVED:

@@ -44,7 +44,9 @@ def check(evidence: Evidence, report: Report) -> None:
     asked = (m for api, of in evidence.messages.items() if api not in _OF_NODES for m in of)
     for message in asked:
         answer = message.response
-        if message.sent < 0 or not isinstance(answer, dict) or not _refuses(message.api, answer):
+        if not message.is_exchange or not isinstance(answer, dict):
+            continue
+        if not _refuses(message.api, answer):
             continue
         node = evidence.name(message.replier)
         stood = Standing.of(evidence).positions(message)

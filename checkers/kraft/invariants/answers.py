@@ -7,7 +7,7 @@ Only for runs whose whole committed log is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from kraftwreck.checkers.kraft.limits import DEPARTURE, REGISTERED, REGISTERED_N
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.checkers.recorded.clocks import slowest
 from kraftwreck.checkers.suspicion import Limit, in_virtual_time
+from kraftwreck.histories.message import Message
 from kraftwreck.nodes.protocol import errors
 
 UNTOLD = frozenset(
@@ -80,7 +81,7 @@ class _Judge:
         self._history = history
         self._commits = Commits.of(evidence)
         test = evidence.run.test
-        self._nodes = tuple(range(1, evidence.controllers + 1))
+        self._nodes = tuple(evidence.names)[: evidence.controllers]
         brokers = test.get("brokers")
         count = len(brokers) if isinstance(brokers, list) and brokers else evidence.controllers
         factor = min(3, count) if in_virtual_time(test) else 1  # Nodes of hosts use the default.
@@ -330,12 +331,8 @@ class _Judge:
         if not self._heard:
             self._heard = answered(self._evidence)
         broker_id = exchange.request["broker_id"]
-        if self._evidence.pauses:
-            return  # A paused node processes its backlog only after it resumes.
-        session = int(session_ns(self._evidence) * slowest(self._evidence.run.test))
-        since = exchange.message.sent - session * 5 // 4 - REGISTERED_NS
         heard = [*self._heard.get(broker_id, ()), *self._heard[None]]
-        if not any(since <= time <= exchange.message.time for time in heard):
+        if _is_free(self._evidence, exchange.message, heard):
             self._report.broken(
                 "C18",
                 f"{exchange.where}: broker {broker_id} is refused as registered already, although "
@@ -458,6 +455,16 @@ class _Judge:
                 f"{exchange.where} having applied the log up to offset {end}, but not as that state"
                 f" is: {fault(State(self._history, end))}.",
             )
+
+
+def _is_free(evidence: Evidence, refused: Message, heard: Iterable[int]) -> bool:
+    """Whether a broker id had certainly become free, as its owner was ``heard`` at these times (ns)
+    only."""
+    if evidence.pauses:
+        return False  # A paused node processes its backlog only after it resumes.
+    session = int(session_ns(evidence) * slowest(evidence.run.test))
+    since = refused.sent - session * 5 // 4 - REGISTERED_NS
+    return not any(since <= time <= refused.time for time in heard)
 
 
 def _name(code: int) -> str:

@@ -123,7 +123,7 @@ def _offsets(
             continue  # Hosts record when a heartbeat arrived, by another clock than the broker's.
         # The next incarnation may have begun within the millisecond, at a lower offset.
         end, _ = commits.taken(node, message.sent + MS, life)
-        if offset >= end and offset >= 0:
+        if offset >= end:
             report.broken(
                 "I24",
                 f"{node} reports metadata offset {offset}, but has applied what lies below {end}.",

@@ -16,6 +16,7 @@ from typing import Any
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import CALM_NS, NEWS
+from kraftwreck.checkers.kraft.quorum_model.fetching import is_plain
 from kraftwreck.checkers.kraft.recorded.settings import setting
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.checkers.suspicion import in_virtual_time
@@ -74,11 +75,11 @@ def _follower(
         knows = now.state == "follower" and now.epoch == event.epoch and now.hw >= 0
         if not knows or now.hw >= event.hw or not (whole or now.leo >= event.hw):
             continue
-        after = told[place + 1 : bisect_right(times, at + bound)]
-        if now.kind == DOWNLOAD or any(later.kind == DOWNLOAD for later in after):
+        meanwhile = told[place : bisect_right(times, at + bound)]
+        if any(each.kind == DOWNLOAD for each in meanwhile):
             continue  # It fetches a snapshot, and learns of no commit meanwhile.
         judged += 1
-        if all(later.hw < event.hw for later in after):
+        if all(each.hw < event.hw for each in meanwhile):
             late.append(event)
     if judged < FEWEST:
         return
@@ -100,9 +101,7 @@ def _elsewhere(evidence: Evidence, report: Report, calm: _Calm, bound: int) -> N
     judged = 0
     for message in evidence.of("Fetch"):
         answer = message.response
-        if message.request is None or answer is None or message.sent < 0:
-            continue
-        if answer.diverging_epoch < 0 and answer.snapshot_end < 0:
+        if not message.is_exchange or is_plain(answer):
             continue
         if not calm.undisturbed(message.sent, message.time):
             continue

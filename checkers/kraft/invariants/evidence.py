@@ -109,8 +109,7 @@ class Evidence:
         for messages in self.messages.values():
             for message in messages:
                 owner = message.asker if message.request is None else message.replier
-                times = (message.time,) if message.sent < 0 else (message.sent, message.time)
-                moments.setdefault(owner, set()).update(times)
+                moments.setdefault(owner, set()).update((message.begun, message.time))
         return {number: sorted(times) for number, times in moments.items()}
 
     @cached_property
@@ -175,8 +174,7 @@ class Evidence:
 
     def moment(self, event: TraceEvent) -> int | None:
         """Return when (ns since the start of the test) an event happened, if clocks are known."""
-        clock = self._clocks.get(event.node)
-        return None if clock is None else clock.time(event.mono) * 1000
+        return self.instant(event.node, event.mono)
 
     def instant(self, node: str, mono: int) -> int | None:
         """Return when (ns since the start of the test) a node's monotonic clock showed ``mono``

@@ -10,6 +10,7 @@ from typing import Any
 
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.quorum_model.fetching import is_plain
 from kraftwreck.checkers.kraft.quorum_model.log_chain import START, BatchId, LogChain
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.message import Message
@@ -61,10 +62,9 @@ def _kind(message: Message, answer: Any, chain: LogChain, tip: BatchId | None) -
     asked = message.request
     offset, epoch = asked.fetch_offset, asked.last_fetched_epoch
     where = f"at (offset {offset}, epoch {epoch})"
-    diverging, snapshot = answer.diverging_epoch >= 0, answer.snapshot_end >= 0
-    if (diverging or snapshot) and message.records is not None:
+    if message.records is not None and not is_plain(answer):
         return f"{where} with records, and also with a divergence or snapshot."
-    if diverging:
+    if answer.diverging_epoch >= 0:
         return _divergence(answer, chain, tip, offset, epoch, where)
     if message.records is None:
         return None

@@ -10,6 +10,7 @@ from kraftwreck.checkers.kraft.controller_model.image_digest import NoDigestErro
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
+from kraftwreck.checkers.kraft.quorum_model.log_rules import applied_to
 from kraftwreck.checkers.kraft.rule import rule
 
 DIGITS = 32
@@ -27,7 +28,7 @@ def check(evidence: Evidence, report: Report) -> None:
     """Judge I30 by every reported digest."""
     history = Controller.of(evidence).history
     told = [
-        (event.detail["end"] if "end" in event.detail else event.detail["offset"] + 1, event)
+        (applied_to(event)[0], event)
         for event in evidence.trace.states
         if len(event.detail["digest"]) == DIGITS
     ]
@@ -36,19 +37,18 @@ def check(evidence: Evidence, report: Report) -> None:
     if not history.whole or history.others:
         report.unseen("I30", "the committed log is not known completely")
         return
-    known = history.reach
+    known = [(end, event) for end, event in told if end <= history.reach]
     try:
-        right = digests(history, (end for end, _ in told if end <= known))
+        right = digests(history, [end for end, _ in known])
     except NoDigestError as error:
         report.unseen("I30", str(error))
         return
-    for end, event in told:
-        if end <= known:
-            report.held("I30")
-            if right[end] != event.detail["digest"]:
-                report.broken(
-                    "I30",
-                    f"{event.node} ({event.kind}) holds another state up to offset {end} than the "
-                    "committed records give.",
-                    [event],
-                )
+    for end, event in known:
+        report.held("I30")
+        if right[end] != event.detail["digest"]:
+            report.broken(
+                "I30",
+                f"{event.node} ({event.kind}) holds another state up to offset {end} than the "
+                "committed records give.",
+                [event],
+            )

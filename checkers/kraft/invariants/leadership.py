@@ -114,7 +114,7 @@ def _check_quorum(evidence: Evidence, report: Report) -> None:
             if message.request is not None:
                 reign = message.replier, message.request.current_leader_epoch
                 heard.setdefault(reign, []).append(message)
-    changed = evidence.trace.voter_changes > 0
+    changed = evidence.trace.voter_changes
     changes = [e for e in evidence.run.events if e.kind == "voters"] if changed else []
     for election in evidence.trace.chain.elections:
         _reign(evidence, report, election, heard, changes)

@@ -46,9 +46,9 @@ def check(evidence: Evidence, report: Report) -> None:
     for api in (ADD, REMOVE, DESCRIBE, UPDATE):
         for message in evidence.of(api):
             # Brokers only forward; the answer is judged at the controller that gave it.
-            if message.request is None or message.response is None or message.sent < 0:
+            if not message.is_exchange or evidence.is_broker(message):
                 continue
-            if evidence.is_broker(message) or not standing.positions(message):
+            if not standing.positions(message):
                 continue
             if api == UPDATE:
                 if not raises_kraft_version(message.request):
@@ -178,17 +178,22 @@ def _reached(part: dict[str, Any], message: Message, evidence: Evidence) -> bool
     mark, epoch = part["high_watermark"], part["leader_epoch"]
     ends = {each["replica_id"]: each["log_end_offset"] for each in part["current_voters"]}
     there = {voter for voter, end in ends.items() if end >= mark}
-    if mark >= 0 and len(there) <= len(ends) // 2:
-        for fetch in evidence.of("Fetch"):
-            request = fetch.request
-            if (
-                request is not None
-                and (fetch.replier, request.current_leader_epoch) == (message.replier, epoch)
-                and fetch.sent <= message.time
-                and request.fetch_offset >= mark
-            ):
-                there.add(fetch.asker)
-    return mark < 0 or len(there & ends.keys()) > len(ends) // 2
+
+    def are_enough() -> bool:
+        return len(there & ends.keys()) > len(ends) // 2
+
+    if mark < 0 or are_enough():
+        return True
+    for fetch in evidence.of("Fetch"):
+        request = fetch.request
+        if (
+            request is not None
+            and (fetch.replier, request.current_leader_epoch) == (message.replier, epoch)
+            and fetch.sent <= message.time
+            and request.fetch_offset >= mark
+        ):
+            there.add(fetch.asker)
+    return are_enough()
 
 
 def _voters(part: dict[str, Any], sets: list[Voters]) -> str | None:

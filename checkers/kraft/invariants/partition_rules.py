@@ -11,7 +11,7 @@ from kraftwreck.checkers.kraft.controller_model.metadata_model import (
     Partition,
     PartitionKey,
 )
-from kraftwreck.checkers.kraft.controller_model.refusals import UNCLEAN
+from kraftwreck.checkers.kraft.controller_model.refusals import UNCLEAN, has_online_replica
 from kraftwreck.checkers.kraft.controller_model.replay import Step
 from kraftwreck.checkers.kraft.invariants.asked_reassignments import AskedReassignments
 from kraftwreck.checkers.kraft.invariants.broker_rules import LARGEST_BATCH
@@ -19,7 +19,6 @@ from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.recorded.arrived import all_arrived, arrived
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
 from kraftwreck.checkers.recorded.run_data import RunData
-from kraftwreck.nodes.log.uuids import LOST
 
 ALL = None
 """An election of all topics, where others have a name."""
@@ -96,8 +95,9 @@ class PartitionRules:
         version = step.model.features.get("metadata.version")
         removed = set(old.replicas) - set(new.replicas)
         shrunk = len(new.isr) < len(old.isr)
-        must = bool(removed) or (shrunk and version is not None and version < SHRINK_KEEPS_EPOCH)
-        may = must or (shrunk and (version is None or version < SHRINK_KEEPS_EPOCH))
+        early = version is not None and version < SHRINK_KEEPS_EPOCH
+        must = bool(removed) or (shrunk and early)
+        may = must or (shrunk and version is None)
         bumped = step.fields.get("leader", SAME_LEADER) != SAME_LEADER
         if must and not bumped:
             why = f"replicas {sorted(removed)} were removed" if removed else "its ISR shrank"
@@ -205,7 +205,7 @@ class PartitionRules:
                 f"{name}: the reassignment to {sorted(target)} ends with {list(new.replicas)}.",
             )
         elif old.adding and set(new.replicas) == target and not set(old.adding) <= set(new.isr):
-            if set(old.adding) <= set(old.isr) and new.leader >= 0 and new.leader not in old.isr:
+            if set(old.adding) <= set(old.isr) and new.leader not in (NO_LEADER, *old.isr):
                 return  # They were in sync until an unclean election in the same record.
             if self._asked.times(topic, new.replicas) >= 2:
                 return  # The second begins with all the replicas that the first has left.
@@ -281,12 +281,7 @@ def _acceptable(model: MetadataModel, partition: Partition, broker_id: int) -> b
     broker = model.brokers.get(broker_id)
     if broker is None or not broker.active:
         return False
-    if not partition.directories or broker_id not in partition.replicas:
-        return True
-    directory = partition.directories[partition.replicas.index(broker_id)]
-    if directory <= LOST:
-        return directory != LOST
-    return not broker.directories or directory in broker.directories
+    return has_online_replica(partition, broker_id, broker)
 
 
 def _asked_unclean(run: RunData) -> set[str | None]:

@@ -38,7 +38,7 @@ def check(evidence: Evidence, report: Report) -> None:
     for api in (*_OF_LEADER, *_OF_ANYBODY):
         rule = judge.of_leader if api in _OF_LEADER else judge.of_anybody
         for message in evidence.of(api):
-            if message.request is not None and message.response is not None and message.sent >= 0:
+            if message.is_exchange:
                 rule(message)
     judge.finish()
 
@@ -75,9 +75,10 @@ class _Judge:
                 return  # It was parked, and parked fetches fail when the leader resigns.
 
         def right(at: Position, code: int) -> bool:
-            if epoch != at.epoch:
-                older = errors.FENCED_LEADER_EPOCH, errors.UNKNOWN_LEADER_EPOCH
-                return code == older[epoch > at.epoch]
+            if epoch > at.epoch:
+                return code == errors.UNKNOWN_LEADER_EPOCH
+            if epoch < at.epoch:
+                return code == errors.FENCED_LEADER_EPOCH
             if at.state != LEADER:
                 return code == errors.NOT_LEADER_OR_FOLLOWER
             return code not in (

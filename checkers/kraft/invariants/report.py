@@ -26,8 +26,7 @@ class Report:
 
     def held(self, invariant: str, facts: int = 1) -> None:
         """Count ``facts`` that were judged, whether they kept the invariant or not."""
-        if facts > 0:
-            self.facts[invariant] = self.facts.get(invariant, 0) + facts
+        self.facts[invariant] = self.facts.get(invariant, 0) + facts
 
     def unseen(self, invariant: str, why: str) -> None:
         """Note why there is nothing, or too little, to judge the invariant by."""

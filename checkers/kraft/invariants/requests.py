@@ -105,7 +105,7 @@ def _unfenced(evidence: Evidence, report: Report, controller: Controller) -> Non
         body = message.request
         if body is not None and body["current_metadata_offset"] >= body["broker_epoch"]:
             key = body["broker_id"], body["broker_epoch"]
-            at = message.time if message.sent < 0 else message.sent
+            at = message.begun
             reported[key] = min(at, reported.get(key, at))
     for broker_id, versions in controller.history.brokers.items():
         for end, before, after in versions.since(-1, 1 << 62):

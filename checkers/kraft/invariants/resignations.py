@@ -13,6 +13,7 @@ from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import GIVEN_UP, RECENT
 from kraftwreck.checkers.kraft.recorded.settings import check_quorum_ns
+from kraftwreck.checkers.kraft.quorum_model.fetching import is_plain
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.message import Message
 from kraftwreck.histories.trace import TraceEvent
@@ -41,10 +42,9 @@ def check(evidence: Evidence, report: Report) -> None:
         (election.node, election.epoch): set(election.event.detail["voters"])
         for election in evidence.trace.chain.elections
     }
-    changed = evidence.trace.voter_changes > 0
     for event in resigned:
         known = voters.get((event.node, event.epoch))
-        if known is None or changed:
+        if known is None or evidence.trace.voter_changes:
             continue
         if len(known) == 1:
             report.held("L10")
@@ -87,10 +87,8 @@ def _heard(evidence: Evidence, report: Report, event: TraceEvent, voters: set[in
 def _is_valid(message: Message, epoch: int) -> bool:
     """Whether a fetch proves a live follower: it was answered with success, from this log."""
     answer = message.response
-    if message.request is None or answer is None or message.sent < 0:
+    if not message.is_exchange:
         return False
     if message.request.current_leader_epoch != epoch or answer.error or answer.partition_error:
         return False
-    return message.api == "FetchSnapshot" or (
-        answer.diverging_epoch < 0 and answer.snapshot_end < 0
-    )
+    return message.api == "FetchSnapshot" or is_plain(answer)

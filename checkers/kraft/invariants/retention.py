@@ -89,7 +89,7 @@ def _fetched(evidence: Evidence, report: Report) -> None:
     served: dict[tuple[int, int, int, int], int] = {}
     for message in evidence.of("FetchSnapshot"):
         request, answer = message.request, message.response
-        if request is None or answer is None or message.sent < 0 or answer.error:
+        if not message.is_exchange or answer.error:
             continue
         key = (
             message.replier,

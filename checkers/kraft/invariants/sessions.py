@@ -94,9 +94,7 @@ def answered(evidence: Evidence) -> dict[int | None, list[int]]:
 def _heard(message: Message) -> tuple[int, ...]:
     """Return when (ns) a request may have arrived. It is noted when it is answered, and the answer
     may have waited for a commit, so any time between sending and answer is possible."""
-    if message.sent < 0:
-        return (message.time,)
-    return (*range(message.sent, message.time, POSSIBLE_NS), message.time)
+    return (*range(message.begun, message.time, POSSIBLE_NS), message.time)
 
 
 def session_ns(evidence: Evidence) -> int:
@@ -222,14 +220,13 @@ def _early(evidence: Evidence, report: Report) -> None:
         said = [m for m in beats.get(broker_id, ()) if m.sent <= at]
         if any(_wishes(message) for message in said if at <= message.time + 2 * span):
             continue  # However late it arrived: it may have been under way for long.
-        mine = [message for message in said if at - 2 * span <= message.sent]
         report.held("C16")
         own = evidence.trace.tracks[claim.node].id
         stopped = evidence.pauses.get(claim.node, [])
         decided = decided_at(stopped, at, delay)
         heard = [
             message.sent
-            for message in mine
+            for message in said
             if message.replier == own
             and message.time <= decided
             and message.api == "BrokerHeartbeat"

@@ -61,8 +61,7 @@ def _contents(
 
 
 def _plain(value: Any) -> str:
-    text = repr(value) if value is not None else "nothing"
-    return text if len(text) <= 200 else f"{text[:200]}..."
+    return f"{value!r:.200}" if value is not None else "nothing"
 
 
 def _names(evidence: Evidence, report: Report, replayed: Replay, snapshots: list[Snapshot]) -> None:
@@ -124,7 +123,7 @@ def _voters(
             f"{where}: snapshot {name} has kraft.version {header.kraft_version}, but no record "
             "before its end has it.",
         )
-    if not voters or not levels or levels[-1] < 1:
+    if not voters or not levels or not levels[-1]:
         return
     told = header.voters
     wanted = {(v["voter_id"], bytes(v["voter_directory_id"])) for v in voters[-1]}

@@ -43,7 +43,7 @@ _BY_REPLAY: Final = {"I": 30, "L": 9, "C": 17}
 def _place(rule: Rule) -> tuple[int, int, int]:
     """Return section, letter and number of a rule, which order the tables."""
     letter, number = rule.id[0], int(rule.id[1:])
-    by_replay = number >= _BY_REPLAY.get(letter, number + 1) or rule.id == "C15"
+    by_replay = rule.id == "C15" or (letter in _BY_REPLAY and number >= _BY_REPLAY[letter])
     place = _LETTERS.index(letter)
     return 3 if by_replay else max(place - 1, 0), place, number
 

@@ -8,7 +8,9 @@ time. In the simulator, which knows the speed of disks, the limit is little more
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import pairwise
 
 from kraftwreck.checkers.kraft.controller_model.config_values import is_true
 from kraftwreck.checkers.kraft.controller_model.exchanges import Commits
@@ -92,13 +94,12 @@ def _wanting(history: StateHistory) -> Iterator[tuple[PartitionKey, int, int, st
     settings = sorted({end for v in history.configs.values() for end, _, _ in v.since(-1, 1 << 62)})
     turns = sorted({*brokers, *settings})
     for key, versions in history.partitions.items():
-        changes = list(versions.since(-1, 1 << 62))
+        changes = versions.since(-1, 1 << 62)
         since, kind = -1, ""
-        for place, (end, _, partition) in enumerate(changes):
-            following = changes[place + 1][0] if place + 1 < len(changes) else 1 << 62
+        for (end, _, partition), (following, _, _) in pairwise([*changes, (1 << 62, None, None)]):
             at_ease = partition is None or partition.leader == partition.replicas[0]
-            within = [] if at_ease else [t for t in turns if end < t < following]
-            for turn in [end, *within]:
+            within = turns[bisect_right(turns, end) : bisect_left(turns, following)]
+            for turn in [end] if at_ease else [end, *within]:
                 wants = ""
                 if not at_ease and partition is not None:
                     wants = _kind(State(history, turn), key[0], partition)

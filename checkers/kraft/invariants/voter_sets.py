@@ -15,6 +15,7 @@ from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import STEP_NS
+from kraftwreck.checkers.kraft.quorum_model.fetching import is_plain
 from kraftwreck.checkers.kraft.quorum_model.replica import NO_DIRECTORY
 from kraftwreck.checkers.kraft.recorded.committed_log import DECODING, control_records
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch, disk_logs, read_batches
@@ -150,7 +151,7 @@ def _own_logs(evidence: Evidence, report: Report, records: Records, levels: Leve
 def _known(report: Report, event: TraceEvent) -> None:
     """I27: with kraft.version 1 every voter's disk is known; a set without one matches any."""
     strangers = [int(i) for i, directory in event.detail["voters"] if directory == NO_DIRECTORY]
-    if strangers and event.detail["kraft_version"] >= 1:
+    if strangers and event.detail["kraft_version"]:
         report.broken(
             "I27",
             f"{event.node} uses kraft.version {event.detail['kraft_version']}, but knows no "
@@ -254,7 +255,7 @@ def _caught_up(evidence: Evidence, report: Report) -> None:
             continue
         # Hosts record requests without their answers, so the request must do.
         served = answer is None or not (answer.error or answer.partition_error)
-        if served and (answer is None or (answer.diverging_epoch < 0 and answer.snapshot_end < 0)):
+        if served and (answer is None or is_plain(answer)):
             key = (
                 message.replier,
                 asked.current_leader_epoch,
@@ -262,8 +263,7 @@ def _caught_up(evidence: Evidence, report: Report) -> None:
                 asked.directory.hex(),
             )
             # It may be parked at the leader, which counts it on arrival, and answered later.
-            asked_at = message.sent if message.sent >= 0 else message.time
-            fetched[key] = min(asked_at, fetched.get(key, asked_at))
+            fetched[key] = min(message.begun, fetched.get(key, message.begun))
     ids = {name: number for number, name in evidence.names.items()}
     for event in evidence.run.events:
         if event.kind != "voters":
@@ -272,7 +272,7 @@ def _caught_up(evidence: Evidence, report: Report) -> None:
         offset, level = event.detail["offset"], event.detail["kraft_version"]
         last = before.get(event.node)
         before[event.node] = (offset, now)
-        if last is None or event.state != "leader" or offset <= last[0] or level < 1:
+        if last is None or event.state != "leader" or offset <= last[0] or not level:
             continue
         moment = evidence.moment(event)
         for voter, directory in now.items():

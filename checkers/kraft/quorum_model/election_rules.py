@@ -284,7 +284,7 @@ def voters_change_one_at_a_time(quorum: Quorum, replica: Replica, event: TraceEv
     if replica.epoch_start_of == event.epoch and event.hw <= replica.epoch_start:
         found.append(f"{told} before anything of its epoch {event.epoch} was committed.")
     asked = quorum.voter_requests
-    if asked is not None and replica.level >= 1:
+    if asked is not None and replica.level:
         found += [
             f"{told} without a request: voter {voter}, from {sorted(before)} to {sorted(now)}."
             for voter, disk in sorted(changed)

@@ -11,8 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from kraftwreck.nodes.consensus.kraft.messages import FetchResponse
+
 ANSWERS: Final = 2
 """One answer to a follower may have been dropped as too late, two may not."""
+
+
+def is_plain(answer: FetchResponse) -> bool:
+    """Whether an answer to Fetch neither shows a divergence nor names a snapshot."""
+    return answer.diverging_epoch < 0 and answer.snapshot_end < 0
 
 
 @dataclass(slots=True)

@@ -95,10 +95,10 @@ class QuorumModel(Quorum):
         replica = self.tracks.get(event.node) or self._stranger(event.node)
         last, kind = replica.last, event.kind
         continues = event.incarnation == replica.incarnation and event.seq == replica.seq + 1
+        self.kinds[kind] = self.kinds.get(kind, 0) + 1
         if continues and kind.startswith(OF_RECORDS):
             # Of the data plane, in the middle of a step: the quorum's own events follow.
             replica.seq = event.seq
-            self.kinds[kind] = self.kinds.get(kind, 0) + 1
             return
         moved = (
             last is None
@@ -130,7 +130,6 @@ class QuorumModel(Quorum):
                 self._judge("new-end", replica, event)
         if event.state == LEADER:
             self.last_led[event.node, event.epoch] = event
-        self.kinds[kind] = self.kinds.get(kind, 0) + 1
         if kind in STEPS:
             self._judge(kind, replica, event)
         if kind in OF_OTHERS:

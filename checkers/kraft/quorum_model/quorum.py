@@ -96,7 +96,7 @@ class Quorum:
     ) -> tuple[dict[int, str], dict[int, str]]:
         """Return the voters before and after a ``voters`` event, with their disks."""
         before, now = replica.voters, voters_in(event)
-        if replica.level < 1:
+        if not replica.level:
             # The upgrade to kraft.version 1 adds the directories, and changes no voter.
             return dict.fromkeys(before, ""), dict.fromkeys(now, "")
         return before, now

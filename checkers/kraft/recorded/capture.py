@@ -76,31 +76,25 @@ class Capture(Captured):
         """Note the answer of ``replier`` to a quorum request when it reached ``asker``."""
         if response is None:
             return
-        if len(self.messages) >= self._limit:
-            self.dropped += 1
-            return
         known = self._slimmed.pop(id(response), None)
         if known is not None and known[0] is response:
             _, slim, extent = known
         else:
             slim, extent = _slim(response)
         name = api_name(type(response))
-        self.messages.append(Message(time, asker, replier, name, None, slim, extent))
+        self._keep(Message(time, asker, replier, name, None, slim, extent))
 
     def exchange(
         self, time: int, asker: int, replier: int, request: Any, response: Any, sent: int = -1
     ) -> None:
         """Note that ``replier`` answered ``asker``'s quorum request of ``sent`` at ``time``."""
-        if len(self.messages) >= self._limit:
-            self.dropped += 1
-            return
         slim, extent = _slim(response)
         if slim is not response:
             if len(self._slimmed) >= _ON_THE_WAY:
                 self._slimmed.clear()
             self._slimmed[id(response)] = response, slim, extent
         name = api_name(type(request))
-        self.messages.append(Message(time, asker, replier, name, request, slim, extent, sent))
+        self._keep(Message(time, asker, replier, name, request, slim, extent, sent))
 
     def api(
         self,

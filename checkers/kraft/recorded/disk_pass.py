@@ -22,7 +22,7 @@ class DiskPass:
     def __init__(self, run: RunData, facts: QuorumModel, logs: list[StoredLog]) -> None:
         self.findings = Findings()
         self.facts: dict[str, int] = {}
-        self._run = run
+        self._names = dict(enumerate(run.nodes, start=1))
         self._trace = facts
         self._logs = logs
         self._unsynced = _may_lack_writes(run)
@@ -154,7 +154,7 @@ class DiskPass:
     def _check_majority(self, finals: dict[str, StoredLog]) -> None:
         """I11: at the end a majority of the voters holds all committed batches."""
         voters = self._voters()
-        names = {i + 1: name for i, name in enumerate(self._run.nodes)}
+        names = self._names
         disks = [finals.get(names.get(voter, "")) for voter in voters]
         logs = [log for log in disks if log is not None]
         if not logs or len(logs) != len(voters):
@@ -179,7 +179,7 @@ class DiskPass:
 
     def _voters(self) -> dict[int, str]:
         """Return the last voters known to be committed; all nodes if no voters are known."""
-        best, found = -2, dict.fromkeys(range(1, len(self._run.nodes) + 1), NO_DIRECTORY)
+        best, found = -2, dict.fromkeys(self._names, NO_DIRECTORY)
         for track in self._trace.tracks.values():
             if track.voters and best < track.voters_offset < max(track.max_hw, 0):
                 best, found = track.voters_offset, track.voters

@@ -20,6 +20,7 @@ from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.nodes.protocol import errors
 from tests.checkers.breaks import findings
 
+MakeRun = Callable[..., Any]
 TOPIC = bytes(15) + b"\x99"
 SECOND = 1_000_000_000
 
@@ -278,19 +279,36 @@ def test_c21_a_topic_out_of_nothing(
         assert any(text.startswith("Topic t ") for text in found) is not right
 
 
+@pytest.mark.parametrize(
+    ("earlier", "digest", "right"), [(0, None, True), (1, None, False), (0, "0" * 32, False)]
+)
 def test_i30_an_image_that_all_nodes_have_wrong(
-    cluster: Any, records: Any, make_run: Callable[..., Any]
+    cluster: Any, records: Any, make_run: MakeRun, earlier: int, digest: str | None, right: bool
 ) -> None:
+    """They report the digest of the whole log, or another one, at its end or ``earlier``."""
     cluster.write(records.topic(), records.partition([1, 2]))
     end = cluster._end("n1")
-    right = digests(history_of(make_run(None, cluster)), [end])[end]
-    detail = {"offset": end - 1, "epoch": 1, "digest": right}
+    whole = digests(history_of(make_run(None, cluster)), [end])[end]
+    detail = {"offset": end - 1 - earlier, "epoch": 1, "digest": digest or whole}
     for node in ("n1", "n2", "n3"):
         cluster.event(node, "image", detail)
-    assert broken(make_run(None, cluster)) == set()
-    for node in ("n1", "n2", "n3"):
-        cluster.event(node, "image", detail | {"offset": end - 2})
-    assert broken(make_run(None, cluster)) == {"I30"}
+    assert broken(make_run(None, cluster)) == (set() if right else {"I30"})
+
+
+@pytest.mark.parametrize(
+    ("times", "code", "right"), [(1, 0, True), (1, 42, False), (2, 42, True), (2, 0, False)]
+)
+def test_c18_a_resource_is_named_once_in_a_request(
+    cluster: Any, records: Any, capture: Capture, make_run: MakeRun,
+    times: int, code: int, right: bool,
+) -> None:  # fmt: skip
+    cluster.write(records.topic(), records.partition([1, 2]))
+    config = {"name": "cleanup.policy", "config_operation": 0, "value": "compact"}
+    each = {"resource_type": 2, "resource_name": "t", "configs": [config]}
+    body = {"resources": [each] * times, "validate_only": True}
+    answer = {"responses": [{"error_code": code}] * times}
+    tell(capture, cluster, "IncrementalAlterConfigs", body, answer, since=cluster.time)
+    assert broken(make_run(None, cluster, capture=capture)) == (set() if right else {"C18"})
 
 
 def test_c18_without_brokers_voters_count_and_may_be_too_few(

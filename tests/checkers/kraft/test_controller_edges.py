@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.checkers.kraft.controller_model import reads, refusals
 from kraftwreck.checkers.kraft.controller_model.config_values import is_legal
 from kraftwreck.checkers.kraft.controller_model.departures import Departures
-from kraftwreck.checkers.kraft.controller_model.effects import elected, heartbeat
+from kraftwreck.checkers.kraft.controller_model.effects import elected, grown, heartbeat
 from kraftwreck.checkers.kraft.controller_model.image_digest import NoDigestError, _broker
 from kraftwreck.checkers.kraft.controller_model.metadata_model import TOPIC, Broker, Partition
 from kraftwreck.checkers.kraft.controller_model.placement import _leaders
 from kraftwreck.checkers.kraft.controller_model.refusals import (
+    COMMIT_FEATURE,
     RESERVED,
     UNCLEAN,
     candidates,
@@ -113,6 +115,51 @@ def test_a_default_factor_is_above_0(default: int, codes: set[int]) -> None:
     assert found.must == codes
 
 
+@pytest.mark.parametrize(("factor", "refused"), [(1, False), (0, True), (-1, False), (-2, True)])
+def test_a_factor_is_above_0_also_where_the_voters_count_as_brokers(
+    factor: int, refused: bool
+) -> None:
+    topic = {
+        "name": "new", "num_partitions": 1, "replication_factor": factor, "assignments": [],
+        "configs": [],
+    }  # fmt: skip
+    found = create_topic(State(StateHistory(), 1), topic, ["new"], {"factor": 1})
+    assert found is not None
+    assert (found.must == {errors.INVALID_REPLICATION_FACTOR}) is refused
+
+
+@pytest.mark.parametrize(("count", "right"), [(1, False), (2, False), (3, True), (4, False)])
+def test_a_topic_has_as_many_partitions_as_it_grew_to(count: int, right: bool) -> None:
+    """One batch adds two partitions to the first."""
+    history = history_of()
+    for number in (1, 2):
+        history.partitions[ID, number] = Versions()
+        history.partitions[ID, number].put(5, PARTITION)
+    history.counts[ID] = 3
+    history.ends = [1, 5]
+    grows: Any = SimpleNamespace(low=1, high=5)
+    wrong, _, _ = grown(history, grows, {"name": "t", "count": count, "assignments": None})
+    assert (wrong is None) is right
+
+
+@pytest.mark.parametrize(
+    ("limit", "count", "told"),
+    [(-1, 3, 1), (0, 3, 1), (1, 3, 1), (2, 3, 2), (3, 3, 3), (9999, 2001, 2000)],
+)
+def test_a_description_of_partitions_has_1_to_2000_of_them(
+    monkeypatch: pytest.MonkeyPatch, limit: int, count: int, told: int
+) -> None:
+    monkeypatch.setattr(reads, "_alive", lambda *_: {1, 2})
+    monkeypatch.setattr(reads, "_partition", lambda *_: None)
+    now: Any = SimpleNamespace(topic=lambda _: ID, partitions=lambda _: [PARTITION] * count)
+    request = {"topics": [{"name": "t"}], "cursor": None, "response_partition_limit": limit}
+    topic = {"name": "t", "topic_id": ID, "error_code": 0}
+    topic["partitions"] = [{"partition_index": number} for number in range(told)]
+    after = None if told == count else {"topic_name": "t", "partition_index": told}
+    answer = {"topics": [topic], "next_cursor": after}
+    assert reads.describe_partitions(now, request, answer, None) is None
+
+
 @pytest.mark.parametrize(
     ("cordoned", "may"),
     [(None, True), ((DISK,), False), ((DISK, OTHER_DISK), False), ((OTHER_DISK,), True)],
@@ -125,11 +172,16 @@ def test_a_broker_with_all_directories_cordoned_gets_no_replicas(
 
 
 @pytest.mark.parametrize(("times", "refused"), [(1, False), (2, True)])
-def test_a_topic_is_deleted_and_grown_once_in_a_request(times: int, refused: bool) -> None:
+def test_a_topic_is_created_deleted_and_grown_once_in_a_request(times: int, refused: bool) -> None:
+    new = {
+        "name": "new", "num_partitions": 1, "replication_factor": 1, "assignments": [],
+        "configs": [],
+    }  # fmt: skip
+    created = create_topic(state(), new, ["new"] * times, {"factor": 1})
     wanted = {"name": "t", "topic_id": NO_ID}
     deleted = delete_topic(state(), wanted, [("t", NO_ID), (None, ID)][:times])
-    grown = grow_topic(state(), {"name": "t", "count": 2, "assignments": None}, ["t"] * times)
-    for found in (deleted, grown):
+    more = grow_topic(state(), {"name": "t", "count": 2, "assignments": None}, ["t"] * times)
+    for found in (created, deleted, more):
         assert found is not None
         assert (found.must == {errors.INVALID_REQUEST}) is refused
         assert (found.must == set()) is not refused
@@ -279,6 +331,16 @@ def test_eligible_replicas_need_level_23(version: int, right: bool) -> None:
     assert updated(version, 0, UPGRADE, ELR) is True
 
 
+@pytest.mark.parametrize(("now", "level", "right"), [(1, 0, False), (0, 0, True), (1, 1, True)])
+def test_a_topic_that_commits_by_a_majority_keeps_the_feature(
+    monkeypatch: pytest.MonkeyPatch, now: int, level: int, right: bool
+) -> None:
+    monkeypatch.setattr(refusals, "commit_mode", lambda *_: "quorum")
+    broker = BROKER._replace(features=(*BROKER.features, (COMMIT_FEATURE, 0, 1)))
+    before = {COMMIT_FEATURE.replace(".", "_"): now}
+    assert updated(27, level, SAFE, COMMIT_FEATURE, brokers={1: broker}, **before) is right
+
+
 @pytest.mark.parametrize(
     ("version", "level", "enabled"), [(23, 1, True), (22, 1, False), (23, 0, False)]
 )
@@ -398,3 +460,20 @@ def test_offsets_count_from_heartbeats_that_certainly_or_possibly_came_in_time()
     here: Any = exchange({}, message=SimpleNamespace(replier=1))
     assert list(found._told(here, 3, 7, 100)) == [0, 1, 2, 3, 4]
     assert list(found._told(here, 3, 7, 100, since=10)) == [2]
+
+
+@pytest.mark.parametrize(("claimed", "judged"), [(50 + BLUR, True), (51 + BLUR, False)])
+def test_a_shutdown_is_judged_by_a_controller_that_claimed_before_its_answer(
+    claimed: int, judged: bool
+) -> None:
+    """Broker 3 alone is registered, so nothing keeps it; clocks differ by the blur."""
+    history = history_of({3: BROKER._replace(stopping=True)})
+    evidence: Any = SimpleNamespace(
+        of=lambda _: [], name=lambda node: f"n{node}", moment=lambda claim: claim.at,
+        trace=SimpleNamespace(claims=[SimpleNamespace(node="n1", at=claimed, leo=0)]),
+    )  # fmt: skip
+    asked = exchange(
+        {"broker_id": 3, "broker_epoch": 7}, message=SimpleNamespace(replier=1, sent=40, time=50)
+    )
+    found = Departures(evidence, history, SESSION, BLUR)._kept(asked)
+    assert (found is not None) is judged

@@ -145,12 +145,14 @@ def test_c7_a_topic_that_begins_has_no_elr_to_clear(
 
 
 @pytest.mark.parametrize(
-    ("mode", "least", "elr", "right"),
+    ("mode", "least", "isr", "elr", "right"),
     [
-        ("quorum", "1", [2, 3], True),
-        ("quorum", "1", [], False),
-        ("isr", "1", [], True),
-        ("quorum", "3", [], False),
+        ("quorum", "1", [1], [2, 3], True),
+        ("quorum", "1", [1], [], False),
+        ("quorum", "1", [1, 2], [], True),
+        ("quorum", "1", [1, 2], [3], False),
+        ("isr", "1", [1], [], True),
+        ("quorum", "3", [1], [], False),
     ],
 )
 def test_c7_a_quorum_needs_a_majority_whatever_min_insync_replicas_says(
@@ -159,11 +161,12 @@ def test_c7_a_quorum_needs_a_majority_whatever_min_insync_replicas_says(
     make_run: Callable[..., Any],
     mode: str,
     least: str,
+    isr: list[int],
     elr: list[int],
     right: bool,
 ) -> None:
     cluster.write(records.feature("eligible.leader.replicas.version", 1))
     cluster.write(records.config("t", "min.insync.replicas", least), records.clear_elr("t"))
     cluster.write(records.config("t", "commit.mode", mode))
-    cluster.write(records.change(isr=[1], eligible_leader_replicas=elr))
+    cluster.write(records.change(isr=isr, eligible_leader_replicas=elr))
     assert ("C7" in broken(make_run(None, cluster))) != right

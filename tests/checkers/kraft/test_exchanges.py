@@ -106,3 +106,35 @@ def test_a_request_and_its_answer_are_two_steps_of_the_node_that_answers(
     steps = Evidence(make_run(None, quorum, capture=capture)).steps
     assert {last - 500, last} <= set(steps[1])
     assert -1 not in steps
+
+
+@pytest.mark.parametrize(("life", "known"), [(0, False), (1, False), (2, True), (3, False)])
+def test_what_was_committed_when_a_process_started_is_known_if_its_start_is(
+    quorum: Any, make_run: Callable[..., Any], life: int, known: bool
+) -> None:
+    """The first one started before any commit."""
+    quorum.one_epoch()
+    quorum.time = 1
+    quorum.start("n2")
+    quorum.event("n2", "hw")
+    committed = quorum.at["n1"]["hw"]
+    commits = Commits(Evidence(make_run(None, quorum)))
+    assert commits.at_start("n2", life) == (committed if known else 0)
+
+
+@pytest.mark.parametrize(("before_ns", "counts"), [(4_000, True), (4_001, False)])
+def test_a_commit_counts_4_microseconds_before_its_time(
+    quorum: Any, make_run: Callable[..., Any], before_ns: int, counts: bool
+) -> None:
+    """Where clocks run as fast as the test's. Times are rounded to microseconds twice."""
+    quorum.one_epoch()
+    quorum.time = 1
+    quorum.append("n1", 1)
+    quorum.commit("n1")
+    end = quorum.at["n1"]["hw"]
+    told = next(event.mono for event in quorum.events if event.hw == end) * 1000
+    commits = Commits(Evidence(make_run(None, quorum)))
+    answer = Message(told - before_ns, 9, 1, "DeleteTopics", {}, {}, sent=0)
+    exchange = commits.exchange(answer)
+    assert exchange is not None
+    assert (exchange.high == end) is counts

@@ -336,8 +336,8 @@ def test_l9_knows_how_slow_links_and_disks_are(
 
 @pytest.mark.interpreted
 def test_the_time_of_a_request_under_way_is_tried_every_half_second() -> None:
-    message = SimpleNamespace(sent=0, time=1_200_000_000)
-    assert _heard(cast(Message, message)) == (0, 500_000_000, 1_000_000_000, 1_200_000_000)
+    message = Message(1_200_000_000, 2, 1, "BrokerHeartbeat", {}, {}, sent=0)
+    assert _heard(message) == (0, 500_000_000, 1_000_000_000, 1_200_000_000)
 
 
 @pytest.mark.interpreted
