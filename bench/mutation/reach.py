@@ -35,6 +35,27 @@ Lines = dict[str, set[int]]
 """Lines by file."""
 
 
+class SameExamples:
+    """A plugin of pytest: Hypothesis draws the same examples in every trial.
+
+    Its health checks and deadlines measure wall time: on a busy machine they fail a test, which
+    would kill any mutant.
+    """
+
+    def pytest_configure(self) -> None:
+        """Load the settings with which those of every test begin."""
+        import hypothesis  # Pytest has to be there first, to rewrite its assertions.
+
+        hypothesis.settings.register_profile(
+            "mutation",
+            derandomize=True,
+            database=None,
+            deadline=None,
+            suppress_health_check=list(hypothesis.HealthCheck),
+        )
+        hypothesis.settings.load_profile("mutation")
+
+
 class Reached(msgspec.Struct):
     """A test: its CPU seconds, whether it passed, and the lines that it executed by file."""
 

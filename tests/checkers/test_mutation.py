@@ -7,14 +7,15 @@ from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import cast
 
+import hypothesis
 import pytest
 
 from bench import checker_mutants
 from bench.checker_mutants import Record
 from bench.mutation.globals import bindings, rebind
 from bench.mutation.places import ROOT, Mutant, mutants_of, mutate, places
-from bench.mutation.reach import Reached, reaching
-from bench.mutation.swap import functions, replacements, swap
+from bench.mutation.reach import Reached, SameExamples, reaching
+from bench.mutation.swap import functions, import_checkers, replacements, swap
 from kraftwreck.checkers import findings
 from kraftwreck.checkers.calls import Call
 
@@ -78,6 +79,26 @@ def test_a_mutant_is_put_into_an_imported_function_and_taken_out_again() -> None
         assert function.__code__.co_code != before.co_code
     finally:
         function.__code__ = before
+
+
+def test_modules_that_are_imported_when_they_are_used_have_functions_too() -> None:
+    import_checkers()
+    found = functions()
+    for path in (ROOT / "checkers").rglob("kernels.py"):
+        assert found[str(path.relative_to(ROOT))]
+
+
+def test_no_trial_depends_on_chance_or_on_a_busy_machine() -> None:
+    name = hypothesis.settings.get_current_profile_name()
+    try:
+        SameExamples().pytest_configure()
+        now = hypothesis.settings.default
+        assert now is not None
+        assert now.derandomize
+        assert now.deadline is None
+        assert set(now.suppress_health_check) == set(hypothesis.HealthCheck)
+    finally:
+        hypothesis.settings.load_profile(name)
 
 
 def test_a_constant_of_a_module_cannot_be_put_into_its_functions() -> None:
