@@ -1,0 +1,220 @@
+"""Transactions, judged right at the edges of what each rule compares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kraftwreck.checkers.elle import check_transactions
+from kraftwreck.checkers.elle.components import tangled
+from kraftwreck.checkers.elle.explain import op_text
+from kraftwreck.checkers.elle.files import read_history_file
+from kraftwreck.checkers.elle.reading import read_transactions
+from kraftwreck.checkers.elle.transactions import TransactionError
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.tables import HISTORY_SCHEMA, HistoryError, to_table
+from tests.checkers.elle.test_append import at_once
+
+Build = Callable[[Sequence[tuple[Any, ...]]], list[Op]]
+
+
+def found(ops: list[Op], model: str = "list-append", **options: Any) -> dict[str, Any]:
+    anomalies: dict[str, Any] = (
+        check_transactions(ops, model, **options).stats["elle"].get("anomalies", {})
+    )
+    return anomalies
+
+
+def test_a_dirty_update_begins_with_the_first_aborted_append(build: Build) -> None:
+    lines = [(0, "ax1", "fail"), (1, "ax2", "fail"), (2, "ax3"), (3, "rx[1,2,3]")]
+    (case,) = found(build(lines))["dirty-update"]
+    assert case["values"] == [1, 2, 3]
+    assert case["txns"][0]["value"] == [["append", "x", 1]]
+
+
+def test_a_read_out_of_order_shows_the_state_after_its_last_element(build: Build) -> None:
+    # The first append of the history is the first of its list, and an unclean read ends with it.
+    lines = [(0, "ax1"), (1, "ax2"), (2, "ax3"), (3, "rx[1,2,3]"), (4, "rx[2,1]")]
+    anomalies = found(build(lines))
+    assert "incompatible-order" in anomalies
+    (case,) = anomalies["G-single-item-realtime"]
+    assert [step["type"] for step in case["steps"]] == ["rw", "realtime"]
+    assert case["cycle"][0]["value"] == [["r", "x", [2, 1]]]
+
+
+def test_an_empty_read_beside_a_read_that_repeats_an_element_is_no_error(build: Build) -> None:
+    anomalies = found(build([(0, "rx_"), (1, "ax1"), (2, "rx[1,1]")]))
+    assert list(anomalies) == ["duplicate-elements"]
+
+
+@pytest.mark.parametrize("value", [0, 3, 4])
+def test_a_value_beyond_those_appended_is_garbage(build: Build, value: int) -> None:
+    lines = [(0, "ax1"), (1, "ay1"), (2, "ax2"), (3, f"rx[1,2,{value}]"), (4, "ry[1]")]
+    (case,) = found(build(lines))["garbage-read"]
+    assert case["element"] == value
+
+
+@pytest.mark.parametrize(("readers", "more"), [(5, False), (6, True)])
+def test_five_doubtful_readers_are_named(build: Build, readers: int, more: bool) -> None:
+    begun = [("begin", process, f"rx[1] a{'abcdef'[process]}1") for process in range(readers)]
+    ended = [("end", process, f"rx[1] a{'abcdef'[process]}1", "info") for process in range(readers)]
+    lines = [(8, "ax1"), (9, "ax2"), (7, "rx[1,2]"), *begun, *ended]
+    result = check_transactions(build(lines), "list-append")
+    assert result.valid == "unknown"
+    assert (", ..." in (result.error or "")) is more
+
+
+def test_a_component_counts_transactions_without_moments(build: Build) -> None:
+    # The first commit is followed by its moment, which is the first one of all.
+    lines = [(0, "ax1"), (1, "ax2"), (2, "rx[2,1]")]
+    anomalies = found(build(lines), cycle_search_seconds=-1)
+    (timeout,) = anomalies["cycle-search-timeout"]
+    assert timeout["scc-size"] == 2
+    (exists,) = anomalies["strong-PL-1-cycle-exists"]
+    assert (exists["scc"], exists["scc-size"]) == ([1, 3], 2)
+
+
+def test_vertices_at_one_place_may_be_a_cycle() -> None:
+    # u and w are moved behind x, and a and b behind them, again and again by the same distance.
+    x, u, w, a, b = range(5)
+    source, target = np.array([x, x, u, w, a, b]), np.array([u, w, a, b, b, a])
+    begin, end = np.array([10, 1, 2, 3, 4]), np.full(5, 20)
+    assert {4, 5} <= set(tangled(source, target, begin, end).tolist())
+
+
+def test_two_edges_back_that_meet_in_a_vertex_may_be_one_cycle() -> None:
+    source, target = np.array([0, 2, 1]), np.array([2, 1, 0])
+    places = np.array([1, 2, 3])
+    assert tangled(source, target, places, places).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("count", "more"), [(10, ""), (11, " and 1 more")])
+def test_ten_micro_operations_are_shown(count: int, more: str) -> None:
+    value = [["append", 1, number] for number in range(count)]
+    text = op_text({"index": 0, "type": "ok", "value": value})
+    assert text.count("[append 1 ") == 10
+    assert text.endswith(f"]{more}")
+
+
+LINE = '{"index": %d, "process": %d, "type": "%s", "f": "txn", "value": [["append", 1, 1]]}\n'
+
+
+def test_lines_of_one_index_are_left_to_the_reader_that_names_them(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text(LINE % (0, 0, "invoke") + LINE % (1, 0, "ok"))
+    assert isinstance(read_history_file(path), pa.Table)
+    path.write_text(LINE % (1, 0, "invoke") + LINE % (1, 0, "ok"))
+    try:
+        read = read_history_file(path)
+    except HistoryError:
+        return
+    assert not isinstance(read, pa.Table)
+
+
+def test_two_rows_out_of_order_are_sorted() -> None:
+    ops = [
+        Op(index=0, process=0, type="invoke", f="txn", value=[["append", 1, 1]], time=0),
+        Op(index=1, process=0, type="ok", f="txn", value=[["append", 1, 1]], time=1),
+    ]
+    history = read_transactions(to_table(ops[::-1], HISTORY_SCHEMA), "list-append")
+    assert history.invoked.tolist() == [-1, 0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '["r",3]',
+        '[["append",3,5A]]',
+        '[["append",3,:5]]',
+        '[["append",3,-]]',
+        '[["append",3,5-3]]',
+        '[["append",-,5]]',
+        '[["append",3,5]',
+        '[["append",3',
+        '[["append",3,5,6]]',
+        '[["append",3,5.5.5]]',
+    ],
+)
+def test_text_that_is_no_transaction_is_refused(text: str) -> None:
+    ops = [Op(index=0, process=0, type="ok", f="txn", value=None, time=0)]
+    table = to_table(ops, HISTORY_SCHEMA).set_column(5, "value", pa.array([text]))
+    with pytest.raises(TransactionError, match="operation 0: "):
+        read_transactions(table, "list-append")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [["r", None, None]],
+        [["append", 3, 10**17]],
+        [["append", 3, 10**18 - 1]],
+        [["append", 3, 10**18]],
+        [["append", 3, 2**63 - 1]],
+        [["append", 3, 2**63]],
+        [["append", 3, 10**36]],
+        [["append", 3, -(10**18)]],
+        [["append", 3, 10]],
+        [["append", 0, 0]],
+        [["append", 9, 9], ["r", 10, [100, 1000]]],
+    ],
+)
+def test_numbers_of_any_length_are_read(value: Any) -> None:
+    ops = [Op(index=0, process=0, type="ok", f="txn", value=value, time=0)]
+    table = read_transactions(to_table(ops, HISTORY_SCHEMA), "list-append")
+    lists = read_transactions(ops, "list-append")
+    for place in range(len(value)):
+        for history in (table, lists):
+            assert history.name_key(int(history.mops.key[place])) == value[place][1]
+            shown = [history.name_value(number) for number in history.mops.list_of(place)]
+            expected = value[place][2]
+            assert shown == (expected if isinstance(expected, list) else [expected][: len(shown)])
+
+
+def test_reads_of_objects_may_leave_out_what_they_saw() -> None:
+    rows: list[tuple[str, str, Any]] = [
+        ("ok", "init", {"x": 1}),
+        ("ok", "txn", [["r", "x"], ["rp", "true"], ["delete", "x"]]),
+        ("ok", "txn", [["insert", "y", 5]]),
+    ]
+    ops = [
+        Op(index=at, process=at, type=kind, f=f, value=value, time=at)  # type: ignore[arg-type]
+        for at, (kind, f, value) in enumerate(rows)
+    ]
+    assert "G1a" not in found(ops, "closed-predicate", consistency_models=["serializable"])
+
+
+@pytest.mark.parametrize(
+    ("text", "types"),
+    [
+        ("rx[1] ax1", ["future-read"]),
+        ("rx[7] ax7", ["future-read"]),
+        ("ax1 rx[1]", []),
+        ("ax1 rx[2]", ["internal"]),
+        ("ax1 rx_", ["internal"]),
+        ("rx_ ax1 rx[1]", []),
+        ("rx_ rx[9]", ["internal"]),
+        ("rx[9] rx[9]", []),
+        ("rx[9] rx_", ["internal"]),
+        ("rx[9] ax1 rx[9,1]", []),
+        ("rx[9] ax1 rx[1,9]", ["internal"]),
+    ],
+)
+def test_a_transaction_of_few_operations_contradicts_itself_or_not(
+    build: Build, text: str, types: list[str]
+) -> None:
+    nine = [(1, "az9 ax9")] if "9" in text else []
+    anomalies = found(build([*nine, (0, text)]))
+    assert [name for name in ("internal", "future-read") if name in anomalies] == types
+
+
+def test_a_history_may_begin_with_the_append_that_a_cycle_begins_with(build: Build) -> None:
+    for lines in (at_once("ax1 ay2", "ax2 ay1"), at_once("ax1 ry[1]", "ay1 rx[1]")):
+        assert any(
+            name.startswith(("G0", "G1c"))
+            for name in found(build([*lines, (9, "rx[1,2] ry[1,2]")]))
+        )
