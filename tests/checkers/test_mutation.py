@@ -151,3 +151,17 @@ def test_the_score_leaves_out_equivalent_mutants() -> None:
     survivors, _, same = page.partition("## Survivors")[2].partition("## Equivalent mutants")
     assert "x < 2" in survivors and "x < 3" not in survivors
     assert "- It is the same.\n  - `checkers/a.py` f, comparison: `x < 3` Lt to LtE" in same
+
+
+def test_rows_for_which_more_was_tried_before_stay() -> None:
+    keys = [f"checkers/a.py :: f :: comparison :: x < {n} :: Lt to LtE :: 1" for n in range(3)]
+    keys += [f"checkers/b/c.py :: g :: bound :: {n} in x < {n} :: doubled :: 1" for n in range(3)]
+    whole = checker_mutants.page(dict.fromkeys(keys, False), {}, keys)
+    assert whole.count("| 3 | 3 | 0 | 0 | 0 % |") == 4
+    some: Record = {keys[0]: True, keys[1]: True, keys[2]: True, keys[3]: True}
+    now = checker_mutants.page(some, {keys[2]: "It is the same."}, keys, whole)
+    assert "| checkers/a.py | comparison | 3 | 3 | 1 | 2 | 100 % |" in now
+    assert "| checkers/b/ | bound | 3 | 3 | 0 | 0 | 0 % |" in now
+    assert "| **all** | bound | 3 | 3 | 0 | 0 | 0 % |" in now
+    assert now.count("- `checkers/b/c.py` g, bound: ") == 3
+    assert checker_mutants.page({}, {keys[2]: "It is the same."}, keys, now) == now

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kraftwreck.checkers.elle import check_transactions
+from kraftwreck.checkers.elle import check_transactions, orders
 from kraftwreck.checkers.elle.components import tangled
 from kraftwreck.checkers.elle.explain import op_text
 from kraftwreck.checkers.elle.files import read_history_file
@@ -19,6 +19,8 @@ from kraftwreck.checkers.elle.transactions import TransactionError
 from kraftwreck.histories.operation import Op
 from kraftwreck.histories.tables import HISTORY_SCHEMA, HistoryError, to_table
 from tests.checkers.elle.test_append import at_once
+
+pytestmark = pytest.mark.interpreted  # It replaces a constant of a module.
 
 Build = Callable[[Sequence[tuple[Any, ...]]], list[Op]]
 
@@ -93,6 +95,19 @@ def test_two_edges_back_that_meet_in_a_vertex_may_be_one_cycle() -> None:
     assert tangled(source, target, places, places).tolist() == [0, 1, 2]
 
 
+@pytest.mark.parametrize("block", [1, 2, 3, 4])
+def test_reads_are_compared_in_blocks_of_any_size(
+    build: Build, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr(orders, "_BLOCK", block)
+    reads = ["rx[1,2,3]", "rx[1]", "rx[1,2]", "rx[2]", "rx[1]", "rx[1,3]", "rx_", "rx[1,2]"]
+    ops = build([(0, "ax1"), (1, "ax2"), (2, "ax3"), *enumerate(reads, 3)])
+    transactions = read_transactions(ops, "list-append")
+    nobody = np.zeros(len(ops), dtype=bool)
+    clean = orders.orders_of(transactions, nobody).clean[3:]
+    assert clean.tolist() == [read not in ("rx[2]", "rx[1,3]") for read in reads]
+
+
 @pytest.mark.parametrize(("count", "more"), [(10, ""), (11, " and 1 more")])
 def test_ten_micro_operations_are_shown(count: int, more: str) -> None:
     value = [["append", 1, number] for number in range(count)]
@@ -107,7 +122,9 @@ LINE = '{"index": %d, "process": %d, "type": "%s", "f": "txn", "value": [["appen
 def test_lines_of_one_index_are_left_to_the_reader_that_names_them(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     path.write_text(LINE % (0, 0, "invoke") + LINE % (1, 0, "ok"))
-    assert isinstance(read_history_file(path), pa.Table)
+    table = read_history_file(path)
+    assert isinstance(table, pa.Table)
+    assert table.column("time").to_pylist() == [-1, -1]
     path.write_text(LINE % (1, 0, "invoke") + LINE % (1, 0, "ok"))
     try:
         read = read_history_file(path)
@@ -208,8 +225,9 @@ def test_a_transaction_of_few_operations_contradicts_itself_or_not(
     build: Build, text: str, types: list[str]
 ) -> None:
     nine = [(1, "az9 ax9")] if "9" in text else []
-    anomalies = found(build([*nine, (0, text)]))
-    assert [name for name in ("internal", "future-read") if name in anomalies] == types
+    for lines in ([*nine, (0, text)], [(0, text), *nine]):
+        anomalies = found(build(lines))
+        assert [name for name in ("internal", "future-read") if name in anomalies] == types
 
 
 def test_a_history_may_begin_with_the_append_that_a_cycle_begins_with(build: Build) -> None:
@@ -218,3 +236,35 @@ def test_a_history_may_begin_with_the_append_that_a_cycle_begins_with(build: Bui
             name.startswith(("G0", "G1c"))
             for name in found(build([*lines, (9, "rx[1,2] ry[1,2]")]))
         )
+
+
+def test_a_cycle_is_found_beside_a_transaction_that_is_on_longer_ones(build: Build) -> None:
+    lines = [*at_once("rx[1] az1", "ax1 ay2", "ax2 ay1"), (9, "rx[1,2] ry[1,2] rz[1]")]
+    anomalies = found(build(lines))
+    assert [len(case["steps"]) for case in anomalies["G0"]] == [2]
+
+
+REGISTERS: list[tuple[list[tuple[int, str]], bool]] = [
+    # Process 1 saw 1 before 2, process 0 saw 2 before 1.
+    ([(1, "wx1"), (0, "wx2"), (0, "rx1 wx3"), (1, "rx2")], True),
+    ([(1, "wx1"), (0, "wx2"), (0, "rx2 wx3"), (1, "rx2")], False),
+    # Nothing is inferred from a state that was written again.
+    ([(1, "wx1"), (0, "wx2"), (2, "rx1 wx_"), (2, "rx2"), (3, "rx2"), (3, "rx1")], False),
+]
+
+
+@pytest.mark.parametrize(("lines", "cyclic"), REGISTERS)
+def test_versions_are_ordered_as_processes_met_them(
+    build: Build, lines: list[tuple[int, str]], cyclic: bool
+) -> None:
+    anomalies = found(build(lines), "rw-register", sequential_keys=True)
+    assert ("cyclic-versions" in anomalies) is cyclic
+
+
+@pytest.mark.parametrize(("count", "shown"), [(10, 10), (11, 1)])
+def test_of_more_than_ten_micro_operations_those_of_the_keys_are_shown(
+    count: int, shown: int
+) -> None:
+    value = [["append", number, 0] for number in range(count)]
+    text = op_text({"index": 0, "type": "ok", "value": value}, [3])
+    assert text.count("[append ") == shown

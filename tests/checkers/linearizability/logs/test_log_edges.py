@@ -58,6 +58,13 @@ def test_the_first_event_may_be_an_append_that_never_ends() -> None:
     assert passed([rows[2]]) is None
 
 
+def test_an_append_that_never_ends_is_not_seen_before_it_began() -> None:
+    seen: list[Row] = [(1, "invoke", "read", None, None), (1, "ok", "read", 10, 0)]
+    found = passed([*seen, (0, "invoke", "append", 10, None)])
+    assert found is not None
+    assert found.fault == ("order", [0, 2])
+
+
 @pytest.mark.parametrize(
     ("rows", "fault"),
     [
@@ -67,6 +74,7 @@ def test_the_first_event_may_be_an_append_that_never_ends() -> None:
         ([*append(7, None), *read("size", 1)], None),
         ([*append(7, None), *read("size", 2)], "hole"),
         ([*append(7, 0), *read("size", 1)], None),
+        (append(7, 1), "hole"),
         ([*append(7, 1), *read("size", 2)], "hole"),
         ([(2, "invoke", "append", 6), *append(7, 1), *read("size", 2)], None),
         ([*append(6, None), *append(7, 0)], "room"),

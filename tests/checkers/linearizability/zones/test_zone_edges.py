@@ -105,3 +105,19 @@ def test_values_of_a_wide_range_are_told_apart(shift: int) -> None:
         assert decided(history([*rows, *did(1, "read", wrong)])).verdicts != []
     initial = history([*did(1, "read", shift), *rows, *did(1, "read", None)])
     assert decided(initial, initial=shift + 10**9).verdicts != []
+
+
+def test_an_operation_of_the_same_value_is_no_contradiction_in_a_chain() -> None:
+    rows: list[Row] = [(0, "invoke", "write", 1), (1, "invoke", "cas", [1, 2])]
+    rows += [*did(2, "read", 2), (3, "invoke", "read", None), *did(4, "read", 2)]
+    (verdict,) = decided(history([*rows, (3, "ok", "read", 1)])).verdicts
+    why = verdict.outcome.why or ""
+    assert why.startswith("read → 2 (process 2, ")
+    assert "ended before read → 1 (process 3, " in why
+
+
+def test_the_writes_of_values_that_cannot_be_ordered_are_shown() -> None:
+    rows: list[Row] = [(0, "invoke", "write", 1), (1, "invoke", "write", 2)]
+    rows += [*did(2, "read", 1), *did(2, "read", 2), *did(2, "read", 1)]
+    (verdict,) = decided(history(rows)).verdicts
+    assert [call.start for call in verdict.outcome.window] == [0, 1, 2, 4, 6]
