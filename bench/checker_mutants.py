@@ -111,12 +111,13 @@ def page(
 
     ``before`` is the page as it was: where more was tried, its lines stay.
     """
+    existing = list(existing)
     whole = _groups(existing)
     known = {key: killed for key, killed in record.items() if killed is not None}
     groups = _groups(known)
     old, lines_before = _read(before)
-    same_lines = {_line(key) for key in equivalent}
-    lines_before = [(group, line) for group, line in lines_before if line not in same_lines]
+    counted = {_line(key) for key in existing if key not in equivalent}
+    lines_before = [(group, line) for group, line in lines_before if line in counted]
     rows: dict[Group, Row] = {}
     for group, keys in whole.items():
         same = sum(key in equivalent for key in keys)
@@ -124,7 +125,8 @@ def page(
         row = Row(len(keys), len(mine) + same, same, sum(known[key] is True for key in mine))
         last = old.get(group)
         alive = sum(other == group for other, _ in lines_before)
-        if mine and (last is None or len(mine) >= last.killed + alive):
+        enough = 1 if last is None else min(len(keys) - same, last.killed + alive)
+        if len(mine) >= max(enough, 1):
             rows[group] = row
         elif last is not None:
             rows[group] = last

@@ -177,7 +177,7 @@ def uses(name: str, seen: frozenset[str] = frozenset()) -> Lines:
     for path, tree in _trees().items():
         for top, node in _mentions(tree, name):
             if isinstance(top, ast.FunctionDef | ast.ClassDef):
-                found.setdefault(path, set()).add(node.lineno)
+                found.setdefault(path, set()).update(_lines_with(top, node))
             if isinstance(top, ast.Assign | ast.AnnAssign):
                 target = top.targets[0] if isinstance(top, ast.Assign) else top.target
                 made = target.id if isinstance(target, ast.Name) else ""
@@ -185,6 +185,15 @@ def uses(name: str, seen: frozenset[str] = frozenset()) -> Lines:
                     for where, lines in uses(made, seen | {name}).items():
                         found.setdefault(where, set()).update(lines)
     return found
+
+
+def _lines_with(top: ast.FunctionDef | ast.ClassDef, node: ast.Name | ast.Attribute) -> set[int]:
+    """Return the line of ``node``; all lines of ``top`` if its line runs at the import only."""
+    functions = [each for each in ast.walk(top) if isinstance(each, ast.FunctionDef)]
+    bodies = [statement for function in functions for statement in function.body]
+    if any(each is node for statement in bodies for each in ast.walk(statement)):
+        return {node.lineno}
+    return set(range(top.lineno, (top.end_lineno or top.lineno) + 1))
 
 
 def _mentions(tree: ast.Module, name: str) -> Iterator[tuple[ast.stmt, ast.Name | ast.Attribute]]:

@@ -14,7 +14,7 @@ from bench import checker_mutants
 from bench.checker_mutants import Record
 from bench.mutation.globals import bindings, rebind
 from bench.mutation.places import ROOT, Mutant, mutants_of, mutate, places
-from bench.mutation.reach import Reached, SameExamples, reaching
+from bench.mutation.reach import Reached, SameExamples, reaching, uses
 from bench.mutation.swap import functions, import_checkers, replacements, swap
 from kraftwreck.checkers import findings
 from kraftwreck.checkers.calls import Call
@@ -115,6 +115,12 @@ def test_a_constant_gets_another_value_where_functions_alone_use_it() -> None:
         rebind(bound, 10)
     # Parameters of a test are made from this one.
     assert bindings(mutant_of("checkers/jepsen/judgement.py", "SHOWN", "doubled")) is None
+
+
+def test_a_default_that_is_made_from_a_constant_is_used_by_its_whole_class() -> None:
+    lines = uses("SEARCH_SECONDS")["checkers/elle/check.py"]
+    source = (ROOT / "checkers/elle/check.py").read_text().splitlines()
+    assert any("supported.forbidden(" in source[line - 1] for line in lines)
 
 
 @pytest.mark.parametrize("shares", [False, True])

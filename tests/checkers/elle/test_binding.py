@@ -74,6 +74,31 @@ def test_a_verdict_counts_though_the_program_did_not_end_in_time(
     assert len(found) == 1
 
 
+@pytest.mark.interpreted
+def test_the_last_verdict_of_a_program_that_failed_does_not_count(
+    build: Build, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[ElleError | None] = [ElleError("it failed"), None]
+
+    def run(arguments: list[str], folder: Path, limits: Limits) -> ElleError | None:
+        count = sum(word.endswith(".json") for word in arguments)
+        (folder / "stdout").write_text('{"valid?": true}\n' * count)
+        return failures.pop(0)
+
+    monkeypatch.setattr(binding, "_run", run)
+    histories = [build(BROKEN)] * 3
+    found = check_all_with_elle(histories, "list-append", Options(), command=program(""))
+    assert [isinstance(result, ElleError) for result in found] == [False, False, True]
+    assert len(failures) == 1
+
+
+def test_a_search_of_cycles_gets_a_millisecond_at_least(build: Build, program: Program) -> None:
+    elle = program('print(json.dumps({"valid?": True, "said": sys.argv[1:-1]}))')
+    asked = Options(cycle_search_seconds=0.0)
+    found = check_with_elle(build(BROKEN), "list-append", asked, command=elle)
+    assert found.stats["elle"]["said"][-2:] == ["-s", "1"]
+
+
 def test_options_are_passed_to_elle(build: Build, program: Program) -> None:
     elle = program(
         """

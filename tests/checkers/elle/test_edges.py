@@ -95,6 +95,12 @@ def test_two_edges_back_that_meet_in_a_vertex_may_be_one_cycle() -> None:
     assert tangled(source, target, places, places).tolist() == [0, 1, 2]
 
 
+def test_of_several_cycles_all_edges_are_returned() -> None:
+    source, target = np.array([0, 2, 1, 3, 4]), np.array([2, 1, 0, 4, 3])
+    places = np.array([1, 2, 3, 5, 6])
+    assert tangled(source, target, places, places).tolist() == [0, 1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("block", [1, 2, 3, 4])
 def test_reads_are_compared_in_blocks_of_any_size(
     build: Build, monkeypatch: pytest.MonkeyPatch, block: int
@@ -225,7 +231,7 @@ def test_a_transaction_of_few_operations_contradicts_itself_or_not(
     build: Build, text: str, types: list[str]
 ) -> None:
     nine = [(1, "az9 ax9")] if "9" in text else []
-    for lines in ([*nine, (0, text)], [(0, text), *nine]):
+    for lines in ([*nine, (0, text)], [(0, text), *nine], [(2, "rz_"), *nine, (0, text)]):
         anomalies = found(build(lines))
         assert [name for name in ("internal", "future-read") if name in anomalies] == types
 
@@ -268,3 +274,19 @@ def test_of_more_than_ten_micro_operations_those_of_the_keys_are_shown(
     value = [["append", number, 0] for number in range(count)]
     text = op_text({"index": 0, "type": "ok", "value": value}, [3])
     assert text.count("[append ") == shown
+
+
+def test_two_cycles_apart_are_two_findings(build: Build) -> None:
+    lines = [*at_once("ax1 ay2", "ax2 ay1"), *at_once("az1 aw2 au1", "az2 aw1", "az3 au2 rw[1]")]
+    last = [(9, "rx[1,2] ry[1,2]"), (8, "rz[1,2,3] rw[1,2] ru[2,1]")]
+    anomalies = found(build([*lines, *last]), consistency_models=["serializable"])
+    assert [len(case["steps"]) for case in anomalies["G0"]] == [2, 2]
+
+
+def test_pairs_of_numbers_too_far_apart_for_one_code_are_found() -> None:
+    key = np.array([0, 0, 1, 5])
+    value = np.array([-(10**18), 10**18, 7, 10**18])
+    pairs = orders.Pairs(key, value)
+    assert pairs.find(key, value).tolist() == [0, 1, 2, 3]
+    others = np.array([-(10**18) - 1, 10**18 + 1, 8, 7])
+    assert pairs.find(key, others).tolist() == [-1, -1, -1, -1]
