@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from kraftwreck.checkers.elle import check_transactions, orders
+from kraftwreck.checkers.elle import check_transactions, orders, tokens
 from kraftwreck.checkers.elle.components import tangled
 from kraftwreck.checkers.elle.explain import op_text
 from kraftwreck.checkers.elle.files import read_history_file
@@ -290,3 +292,87 @@ def test_pairs_of_numbers_too_far_apart_for_one_code_are_found() -> None:
     assert pairs.find(key, value).tolist() == [0, 1, 2, 3]
     others = np.array([-(10**18) - 1, 10**18 + 1, 8, 7])
     assert pairs.find(key, others).tolist() == [-1, -1, -1, -1]
+
+
+PLAIN = [
+    [["append", 3, 7], ["r", 3, None]],
+    [["r", 3, [7]], ["r", 12, []], ["append", -4, -15]],
+    [],
+    None,
+    [["append", 3, 123456789012345678], ["r", -4, [-15]], ["r", 9, [10, 9, -8]]],
+]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 5])
+@pytest.mark.parametrize("spaces", [False, True])
+def test_plain_text_needs_no_decoder(
+    monkeypatch: pytest.MonkeyPatch, rows: int, spaces: bool
+) -> None:
+    monkeypatch.setattr(tokens, "_CHUNK_ROWS", rows)
+    encode = json.dumps if spaces else lambda value: msgspec.json.encode(value).decode()
+    texts = [None if value is None else encode(value) for value in PLAIN]
+    found = tokens.tokens_of(pa.chunked_array([texts], pa.string()), "append", True)
+    assert found is not None
+    ops = [
+        Op(index=at, process=at, type="ok", f="txn", value=value, time=at)
+        for at, value in enumerate(PLAIN)
+    ]
+    expected = read_transactions(ops, "list-append")
+    assert found.event.tolist() == expected.mops.event.tolist()
+    for place in range(len(found)):
+        numbers = [expected.name_value(number) for number in expected.mops.list_of(place)]
+        assert list(found.list_of(place)) == numbers
+        assert found.key[place] == expected.name_key(int(expected.mops.key[place]))
+
+
+def predicates(*rows: tuple[str, Any]) -> list[Op]:
+    ops: list[Op] = []
+    for process, (f, value) in enumerate(rows):
+        for kind in ("invoke", "ok"):
+            at = len(ops)
+            ops.append(Op(index=at, process=process, type=kind, f=f, value=value, time=at))  # type: ignore[arg-type]
+    return ops
+
+
+def test_of_two_versions_that_do_not_match_neither_is_selected() -> None:
+    read = [["rp", ["=", 2], {}]]
+    ops = predicates(
+        ("init", {"x": 1}), ("txn", [["w", "x", 2]]), ("txn", [["w", "x", 3]]), ("txn", read)
+    )
+    assert check_transactions(ops, "closed-predicate").valid is True
+
+
+def test_a_step_between_two_writes_of_an_object_names_both_values() -> None:
+    ops = predicates(
+        ("init", {"x": 1, "y": 1}),
+        ("txn", [["w", "x", 2], ["w", "y", 2]]),
+        ("txn", [["w", "x", 3], ["r", "y", 1]]),
+    )
+    cases = found(ops, "closed-predicate", consistency_models=["serializable"])["G-single-item"]
+    (step,) = [step for step in cases[0]["steps"] if step["type"] == "ww"]
+    assert (step["value"], step["value'"]) == (2, 3)
+
+
+def test_an_operation_without_a_key_is_refused() -> None:
+    with pytest.raises(TransactionError, match="no micro-operation is"):
+        check_transactions(predicates(("txn", [["r"]])), "closed-predicate")
+
+
+def test_an_empty_history_of_registers_proves_nothing() -> None:
+    assert check_transactions([], "rw-register").valid == "unknown"
+
+
+def test_an_invocation_may_have_happened_if_its_answer_repeats_nothing() -> None:
+    rows: list[tuple[int, Any, Any]] = [
+        (0, "invoke", [["append", "x", 1]]),
+        (0, "info", None),
+        (1, "invoke", [["r", "x", None]]),
+        (1, "ok", [["r", "x", [1]]]),
+        (2, "invoke", []),
+        (2, "ok", []),
+    ]
+    ops = [
+        Op(index=at, process=process, type=kind, f="txn", value=value, time=at)
+        for at, (process, kind, value) in enumerate(rows)
+    ]
+    assert "garbage-read" not in found(ops)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import thread_time
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 from kraftwreck.checkers.calls import Call, pair
 from kraftwreck.checkers.linearizability.logs import stream
 from kraftwreck.checkers.linearizability.logs.decide import Verdict, decide
+from kraftwreck.checkers.linearizability.logs.linearizable import judge_calls
 from kraftwreck.checkers.linearizability.logs.operations import from_calls
 from kraftwreck.checkers.linearizability.machines.log import Log
 from kraftwreck.checkers.linearizability.machines.search import check
@@ -122,3 +124,24 @@ GAPS: list[tuple[list[Event], bool]] = [
 def test_the_steps_of_a_log_with_gaps(rows: list[Event], valid: bool) -> None:
     calls = calls_of(rows)
     assert check(Log(calls), calls).valid is valid
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [
+        ([*append(1, 0), *append(2, 0)], ("one-offset", [0, 2])),
+        ([*read("fetch", [[0, 1]]), *read("fetch", [[0, 2]])], ("two-values", [0, 2])),
+        ([*append(1, 0), *append(2, 1), *read("fetch", [[1, 1]])], ("other-value", [2, 4])),
+    ],
+)
+def test_the_calls_of_an_error_are_named(rows: list[Event], fault: tuple[str, list[int]]) -> None:
+    assert judged(rows).fault == fault
+
+
+def test_the_longest_legal_beginning_of_a_log_is_found() -> None:
+    rows = [*append(1, 0), *append(2, 1), *read("fetch", [[0, 2]]), *append(3, 2), *append(4, 3)]
+    outcome, order = judge_calls(calls_of(rows), thread_time() + 60)
+    assert outcome.valid is False
+    assert outcome.stuck is not None
+    assert (outcome.stuck.start, outcome.order, outcome.placed) == (4, [0, 2], 2)
+    assert order() == []
