@@ -330,7 +330,7 @@ def predicates(*rows: tuple[str, Any]) -> list[Op]:
     for process, (f, value) in enumerate(rows):
         for kind in ("invoke", "ok"):
             at = len(ops)
-            ops.append(Op(index=at, process=process, type=kind, f=f, value=value, time=at))  # type: ignore[arg-type]
+            ops.append(Op(index=at, process=process, type=kind, f=f, value=value, time=at))
     return ops
 
 
