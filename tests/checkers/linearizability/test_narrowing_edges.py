@@ -69,3 +69,31 @@ def test_six_values_of_a_queue_that_was_seen_empty_are_shown(count: int, more: b
 
 def test_late_keys_get_a_tenth_of_a_second() -> None:
     assert time_left(-1.0) == 0.1
+
+
+@pytest.mark.parametrize("more", [0, 1, 2])
+def test_the_longest_legal_beginning_of_a_queue_is_found(more: int) -> None:
+    rows = [*done(0, "enqueue", 1), *done(0, "enqueue", 2), *done(1, "dequeue", None, 2)]
+    rows += [row for value in range(more) for row in done(0, "enqueue", 3 + value)]
+    outcome = judged("fifo-queue", rows)
+    assert outcome.valid is False
+    assert (outcome.order, outcome.placed) == ([0, 2], 2)
+
+
+def test_two_values_out_of_order_are_named_though_a_third_is_enqueued_beside_them() -> None:
+    rows: list[Row] = [*done(0, "enqueue", "a"), (8, "invoke", "enqueue", "c")]
+    rows += [(0, "invoke", "enqueue", "b"), (8, "ok", "enqueue", "c"), (0, "ok", "enqueue", "b")]
+    for value in "bac":
+        rows += done(1, "dequeue", None, value)
+    found = fifo.decide(pair(history(rows)))
+    assert found is not None
+    assert found.why == "'a' was enqueued before 'b', but was dequeued after it"
+
+
+def test_a_dequeue_of_unknown_answer_takes_one_element() -> None:
+    rows = [row for value in (1, 2, 3) for row in done(0, "enqueue", value)]
+    rows += [(9, "invoke", "dequeue", None), (9, "info", "dequeue", None)]
+    for value in (2, 3, None):
+        rows += done(1, "dequeue", None, value)
+    assert judged("unordered-queue", rows).valid is True
+    assert judged("unordered-queue", [*rows, *done(1, "dequeue", None, 1)]).valid is False

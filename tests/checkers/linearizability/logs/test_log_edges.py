@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from time import thread_time
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kraftwreck.checkers.calls import Call, pair
-from kraftwreck.checkers.linearizability.logs import stream
+from kraftwreck.checkers.linearizability.logs import linearizable, stream
 from kraftwreck.checkers.linearizability.logs.decide import Verdict, decide
 from kraftwreck.checkers.linearizability.logs.linearizable import judge_calls
 from kraftwreck.checkers.linearizability.logs.operations import from_calls
 from kraftwreck.checkers.linearizability.machines.log import Log
 from kraftwreck.checkers.linearizability.machines.search import check
+from kraftwreck.histories.source import HistoryFile
 from tests.checkers.linearizability.logs.test_stream import APPENDED, Row, table_of
 from tests.checkers.rows import Row as Event
 from tests.checkers.rows import done, history
+
+pytestmark = pytest.mark.interpreted  # It replaces a constant of a module.
 
 
 def calls_of(rows: list[Event]) -> list[Call]:
@@ -138,10 +143,30 @@ def test_the_calls_of_an_error_are_named(rows: list[Event], fault: tuple[str, li
     assert judged(rows).fault == fault
 
 
-def test_the_longest_legal_beginning_of_a_log_is_found() -> None:
-    rows = [*append(1, 0), *append(2, 1), *read("fetch", [[0, 2]]), *append(3, 2), *append(4, 3)]
+@pytest.mark.parametrize("more", [0, 1, 2])
+def test_the_longest_legal_beginning_of_a_log_is_found(more: int) -> None:
+    rows = [*append(1, 0), *append(2, 1), *read("fetch", [[0, 2]])]
+    rows += [row for number in range(more) for row in append(3 + number, 2 + number)]
     outcome, order = judge_calls(calls_of(rows), thread_time() + 60)
     assert outcome.valid is False
     assert outcome.stuck is not None
     assert (outcome.stuck.start, outcome.order, outcome.placed) == (4, [0, 2], 2)
     assert order() == []
+
+
+def test_the_answers_of_concurrent_calls_are_found_in_a_long_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linearizable, "_LOOKED_ROWS", 0)
+    rows: list[Row] = [
+        (0, "invoke", "append", 10, None),
+        (1, "invoke", "read", None, None),
+        (2, "invoke", "append", 11, None),
+        (0, "ok", "append", 10, 0),
+        (1, "ok", "read", 99, 0),
+    ]
+    path = tmp_path / "history.parquet"
+    pq.write_table(table_of(rows), path)
+    ((verdict, _),) = linearizable.check_log(HistoryFile(path), 10)
+    window = [(call.start, call.completion) for call in verdict.outcome.window]
+    assert window == [(0, 3), (1, 4)]
