@@ -90,10 +90,8 @@ def test_two_values_out_of_order_are_named_though_a_third_is_enqueued_beside_the
     assert found.why == "'a' was enqueued before 'b', but was dequeued after it"
 
 
-def test_a_dequeue_of_unknown_answer_takes_one_element() -> None:
-    rows = [row for value in (1, 2, 3) for row in done(0, "enqueue", value)]
+@pytest.mark.parametrize(("count", "valid"), [(1, True), (2, False)])
+def test_a_dequeue_of_unknown_answer_takes_one_element(count: int, valid: bool) -> None:
+    rows = [row for value in range(count) for row in done(0, "enqueue", value)]
     rows += [(9, "invoke", "dequeue", None), (9, "info", "dequeue", None)]
-    for value in (2, 3, None):
-        rows += done(1, "dequeue", None, value)
-    assert judged("unordered-queue", rows).valid is True
-    assert judged("unordered-queue", [*rows, *done(1, "dequeue", None, 1)]).valid is False
+    assert judged("unordered-queue", [*rows, *done(1, "dequeue", None, None)]).valid is valid
