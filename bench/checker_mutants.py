@@ -9,8 +9,10 @@ Spark and whole runs. Tests that reach the changed line run until one fails, whi
 get a process that imports everything again (:mod:`bench.mutation.fresh`).
 
 ``bench/results/checker-mutants.toml`` lists mutants that change nothing a test could observe, with
-the reason; they do not count. ``--survivors`` leaves out mutants that were killed before. Results
-are collected in ``build/mutation``; ``bench/results/checker-mutants.md`` is made from them.
+the reason. They do not count, and are tried only with ``--equivalents``: it is an error if one is
+killed. ``--survivors`` leaves out mutants that were killed before. Results are collected in
+``build/mutation``; ``bench/results/checker-mutants.md`` is made from them. Rows of the page for
+which fewer mutants were tried here than before stay as they are.
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ import os
 import sys
 import time
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -36,6 +39,8 @@ PAGE = ROOT / "bench/results/checker-mutants.md"
 EQUIVALENTS = ROOT / "bench/results/checker-mutants.toml"
 WATCHED = "from tests.simulation.watched import"
 """Tests of the simulator's rules have this line; other tests beside them simulate whole runs."""
+PROGRAMS = ("checkers/elle/lifeline.py",)
+"""Run as programs of their own, where no mutant can be put in."""
 LEFT_OUT = ("test_checker_mutants.py", "test_check_command.py", "test_mutation.py")
 
 Record = dict[str, bool | None]
@@ -49,7 +54,9 @@ def read_record() -> Record:
 
 def all_mutants() -> list[Mutant]:
     """Return the mutants of all checkers."""
-    return [m for path in sorted((ROOT / "checkers").rglob("*.py")) for m in mutants_of(path)]
+    paths = sorted((ROOT / "checkers").rglob("*.py"))
+    found = [mutant for path in paths for mutant in mutants_of(path)]
+    return [mutant for mutant in found if mutant.path not in PROGRAMS]
 
 
 def test_files() -> list[str]:
@@ -78,49 +85,115 @@ def folder_of(path: str) -> str:
     return path if path.count("/") == 1 else f"{Path(path).parent}/"
 
 
-def page(record: Record, equivalent: Mapping[str, str], existing: Iterable[str]) -> str:
-    """Return the Markdown page of the results; ``existing`` are the keys of all mutants."""
+class Row(NamedTuple):
+    """A row of the table: numbers of mutants."""
+
+    mutants: int
+    tried: int
+    equivalent: int
+    killed: int
+
+    def text(self, folder: str, kind: str) -> str:
+        """Return the row as Markdown."""
+        counted = self.tried - self.equivalent
+        score = f"{100 * self.killed / counted:.0f} %" if counted else "–"
+        return f"| {folder} | {kind} | {' | '.join(map(str, self))} | {score} |"
+
+
+Group = tuple[str, str]
+"""A folder, or a file, and a kind."""
+
+
+def page(
+    record: Record, equivalent: Mapping[str, str], existing: Iterable[str], before: str = ""
+) -> str:
+    """Return the Markdown page of the results; ``existing`` are the keys of all mutants.
+
+    ``before`` is the page as it was: where more was tried, its lines stay.
+    """
+    existing = list(existing)
+    whole = _groups(existing)
+    known = {key: killed for key, killed in record.items() if killed is not None}
+    groups = _groups(known)
+    old, lines_before = _read(before)
+    counted = {_line(key) for key in existing if key not in equivalent}
+    lines_before = [(group, line) for group, line in lines_before if line in counted]
+    rows: dict[Group, Row] = {}
+    for group, keys in whole.items():
+        same = sum(key in equivalent for key in keys)
+        mine = {key for key in groups.get(group, ()) if key not in equivalent}
+        row = Row(len(keys), len(mine) + same, same, sum(known[key] is True for key in mine))
+        last = old.get(group)
+        alive = sum(other == group for other, _ in lines_before)
+        enough = 1 if last is None else min(len(keys) - same, last.killed + alive)
+        if len(mine) >= max(enough, 1):
+            rows[group] = row
+        elif last is not None:
+            rows[group] = last
+            groups.pop(group, None)
+    survivors = [
+        (key, _line(key))
+        for group in rows
+        for key in groups.get(group, ())
+        if not known[key] and key not in equivalent
+    ]
+    survivors += [
+        (line, line) for group, line in lines_before if group in rows and group not in groups
+    ]
     lines = [
         "# Mutated constants and comparisons of the checkers",
         "",
         "`python -m bench.checker_mutants` writes this page; its module docstring says what is",
         "mutated, and which tests run. Folders and kinds that are not listed were not tried.",
         "The score is that of the mutants that were tried, without equivalent ones: no history",
-        "and no trace distinguishes them.",
+        "and no trace distinguishes them, or they change what is shown but no verdict.",
         "",
         "| folder | kind | mutants | tried | equivalent | killed | score |",
         "|---|---|--:|--:|--:|--:|--:|",
     ]
-    record = {key: killed for key, killed in record.items() if killed is not None}
-    groups, whole = _groups(record), _groups(existing)
-    order = sorted(groups, key=lambda g: (g[0] == "**all**", KINDS.index(g[1]), g[0]))
-    for group, kind in order:
-        keys = groups[group, kind]
-        same = sum(key in equivalent for key in keys)
-        killed = sum(record[key] is True for key in keys if key not in equivalent)
-        score = f"{100 * killed / (len(keys) - same):.0f} %" if len(keys) > same else "–"
-        counts = f"{len(whole[group, kind])} | {len(keys)} | {same} | {killed}"
-        lines.append(f"| {group} | {kind} | {counts} | {score} |")
+    order = sorted(rows, key=lambda group: (KINDS.index(group[1]), group[0]))
+    lines += [rows[group].text(*group) for group in order]
+    for kind in KINDS:
+        if every := [row for group, row in rows.items() if group[1] == kind]:
+            lines.append(Row(*map(sum, zip(*every, strict=True))).text("**all**", kind))
     lines += ["", "## Survivors", ""]
-    alive = [key for key, killed in sorted(record.items()) if not killed]
-    lines += [f"- {_line(key)}" for key in alive if key not in equivalent]
+    lines += [f"- {line}" for _, line in sorted(survivors, key=lambda each: each[1])]
     lines += ["", "## Equivalent mutants", ""]
     reasons: dict[str, list[str]] = {}
-    for key in alive:
-        if key in equivalent:
+    for key in sorted(equivalent):
+        if _group_of(key) in rows:
             reasons.setdefault(equivalent[key], []).append(key)
     for reason, keys in reasons.items():
         lines += [f"- {reason}", *(f"  - {_line(key)}" for key in keys)]
     return "\n".join(lines) + "\n"
 
 
-def _groups(keys: Iterable[str]) -> dict[tuple[str, str], list[str]]:
+def _read(before: str) -> tuple[dict[Group, Row], list[tuple[Group, str]]]:
+    """Return the rows and the survivors of a page."""
+    rows: dict[Group, Row] = {}
+    survivors: list[tuple[Group, str]] = []
+    table, _, rest = before.partition("## Survivors")
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 7 and cells[1] in KINDS and cells[0] != "**all**":
+            rows[cells[0], cells[1]] = Row(*map(int, cells[2:6]))
+    for line in rest.partition("## Equivalent")[0].splitlines():
+        if line.startswith("- `"):
+            path, kind = line[3:].partition("`")[0], line.partition(": ")[0].rpartition(", ")[2]
+            survivors.append(((folder_of(path), kind), line[2:]))
+    return rows, survivors
+
+
+def _group_of(key: str) -> Group:
+    path, _, kind, *_ = key.split(" :: ")
+    return folder_of(path), kind
+
+
+def _groups(keys: Iterable[str]) -> dict[Group, list[str]]:
     """Return the mutants of each row of the table: folder and kind."""
-    groups: dict[tuple[str, str], list[str]] = {}
+    groups: dict[Group, list[str]] = {}
     for key in keys:
-        path, _, kind, *_ = key.split(" :: ")
-        for group in (folder_of(path), "**all**"):
-            groups.setdefault((group, kind), []).append(key)
+        groups.setdefault(_group_of(key), []).append(key)
     return groups
 
 
@@ -129,11 +202,14 @@ def _line(key: str) -> str:
     return f"`{path}` {scope or 'module'}, {kind}: `{' '.join(text.split())}` {change}"
 
 
-def chosen_of(options: argparse.Namespace, record: Record) -> list[Mutant]:
+def chosen_of(
+    options: argparse.Namespace, record: Record, equivalent: Collection[str]
+) -> list[Mutant]:
     """Return the mutants to try."""
     chosen = tuple(f"checkers/{each}" for each in options.only or ("",))
     kinds = options.kind or KINDS
     found = [m for m in all_mutants() if m.path.startswith(chosen) and m.kind in kinds]
+    found = [m for m in found if (m.key in equivalent) is options.equivalents]
     return [m for m in found if not (options.survivors and record.get(m.key))]
 
 
@@ -163,13 +239,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", action="append", help="a path below checkers/; may be repeated")
     parser.add_argument("--kind", action="append", choices=KINDS)
     parser.add_argument("--survivors", action="store_true", help="not what was killed before")
+    parser.add_argument("--equivalents", action="store_true", help="only what is listed as such")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds in all")
     options = parser.parse_args(arguments)
     end = time.monotonic() + options.limit
     RECORD.parent.mkdir(parents=True, exist_ok=True)
     current = {mutant.key for mutant in all_mutants()}
     record = {key: killed for key, killed in read_record().items() if key in current}
-    chosen = chosen_of(options, record)
+    equivalent = equivalents()
+    chosen = chosen_of(options, record, equivalent)
     fresh.prepare()
     child = os.fork()  # Checkers are imported there and not here.
     if child == 0:
@@ -182,7 +260,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     reached = read_reached(REACH)
     for mutant in until(outside, end):
         note(record, mutant, fresh.killed(mutant, reached))
-    PAGE.write_text(page(record, equivalents(), current))
+    PAGE.write_text(page(record, equivalent, current, PAGE.read_text() if PAGE.exists() else ""))
+    if wrong := [key for key in equivalent if record.get(key)]:
+        raise SystemExit("\n".join(["not equivalent, as a test fails:", *wrong]))
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from bench.mutation.places import ROOT, Mutant, mutate
-from bench.mutation.reach import ARGUMENTS, Reached, uses
+from bench.mutation.places import ROOT, Mutant, module_name, mutate
+from bench.mutation.reach import ARGUMENTS, Reached, SameExamples, uses
 from bench.mutation.trial import fails
 
 HEAVY = (
@@ -66,11 +66,6 @@ class Mutated(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self.tree, str(self.path), "exec"), module.__dict__)  # noqa: S102
 
 
-def module_name(path: str) -> str:
-    """Return the name by which the project imports a file."""
-    return f"kraftwreck.{path.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}"
-
-
 def files_of(mutant: Mutant, reached: dict[str, Reached]) -> dict[str, float]:
     """Return the test files for a mutant with their CPU seconds, the quickest first."""
     lines = uses(mutant.scope.rpartition(".")[2])
@@ -96,7 +91,9 @@ def killed(mutant: Mutant, reached: dict[str, Reached]) -> bool:
         path = ROOT / mutant.path
         tree = mutate(path.read_text(), mutant)
         sys.meta_path.insert(0, Mutated(module_name(mutant.path), path, tree))
-        failing = (bad for file in files if (bad := pytest.main([*ARGUMENTS, "-x", file])))
-        return int(next(failing, 0))
+        for file in files:
+            if code := pytest.main([*ARGUMENTS, "-x", file], plugins=[SameExamples()]):
+                return int(code)
+        return 0
 
     return fails(trial, raised=1)

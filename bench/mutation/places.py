@@ -147,6 +147,11 @@ def _children(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST
         yield from _children(found[3])
 
 
+def module_name(path: str) -> str:
+    """Return the name by which the project imports a file."""
+    return f"kraftwreck.{path.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}"
+
+
 def mutants_of(path: Path) -> list[Mutant]:
     """Return the mutants of one source file."""
     found: list[Mutant] = []

@@ -38,6 +38,27 @@ Lines = dict[str, set[int]]
 """Lines by file."""
 
 
+class SameExamples:
+    """A plugin of pytest: Hypothesis draws the same examples in every trial.
+
+    Its health checks and deadlines measure wall time: on a busy machine they fail a test, which
+    would kill any mutant.
+    """
+
+    def pytest_configure(self) -> None:
+        """Load the settings with which those of every test begin."""
+        import hypothesis  # Pytest has to be there first, to rewrite its assertions.
+
+        hypothesis.settings.register_profile(
+            "mutation",
+            derandomize=True,
+            database=None,
+            deadline=None,
+            suppress_health_check=list(hypothesis.HealthCheck),
+        )
+        hypothesis.settings.load_profile("mutation")
+
+
 class Reached(msgspec.Struct):
     """A test: its CPU seconds, whether it passed, and the lines that it executed by file."""
 
@@ -160,7 +181,7 @@ def uses(name: str, seen: frozenset[str] = frozenset()) -> Lines:
     for path, tree in _trees().items():
         for top, node in _mentions(tree, name):
             if isinstance(top, ast.FunctionDef | ast.ClassDef):
-                found.setdefault(path, set()).add(node.lineno)
+                found.setdefault(path, set()).update(_lines_with(top, node))
             if isinstance(top, ast.Assign | ast.AnnAssign):
                 target = top.targets[0] if isinstance(top, ast.Assign) else top.target
                 made = target.id if isinstance(target, ast.Name) else ""
@@ -168,6 +189,15 @@ def uses(name: str, seen: frozenset[str] = frozenset()) -> Lines:
                     for where, lines in uses(made, seen | {name}).items():
                         found.setdefault(where, set()).update(lines)
     return found
+
+
+def _lines_with(top: ast.FunctionDef | ast.ClassDef, node: ast.Name | ast.Attribute) -> set[int]:
+    """Return the line of ``node``; all lines of ``top`` if its line runs at the import only."""
+    functions = [each for each in ast.walk(top) if isinstance(each, ast.FunctionDef)]
+    bodies = [statement for function in functions for statement in function.body]
+    if any(each is node for statement in bodies for each in ast.walk(statement)):
+        return {node.lineno}
+    return set(range(top.lineno, (top.end_lineno or top.lineno) + 1))
 
 
 def _mentions(tree: ast.Module, name: str) -> Iterator[tuple[ast.stmt, ast.Name | ast.Attribute]]:

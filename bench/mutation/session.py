@@ -21,8 +21,16 @@ import pytest
 
 from bench.mutation.globals import bindings, rebind
 from bench.mutation.places import Mutant, value_of
-from bench.mutation.reach import ARGUMENTS, Reached, measured, passed, reaching, uses
-from bench.mutation.swap import functions, replacements, swap
+from bench.mutation.reach import (
+    ARGUMENTS,
+    Reached,
+    SameExamples,
+    measured,
+    passed,
+    reaching,
+    uses,
+)
+from bench.mutation.swap import functions, import_checkers, key_of, replacements, swap
 from bench.mutation.trial import fails
 
 GRACE_S = 10.0
@@ -51,6 +59,7 @@ class Trials:
         for item in items:
             if not reached[item.nodeid].passed:
                 print(f"fails without any change: {item.nodeid}", flush=True)
+        import_checkers()
         known = functions()
         gc.freeze()  # A collection in a forked process would copy the memory of this one.
         for mutant in self._mutants:
@@ -72,10 +81,10 @@ class Trials:
                 return None, []
             lines = uses(mutant.scope)
             return partial(rebind, bound, value), reaching(lines, items, reached)
-        if not (new := replacements(mutant)):
+        new, mine = replacements(mutant), known.get(mutant.path, [])
+        if not any(key_of(function.__code__) in new for function in mine):
             return None, []
         lines = {mutant.path: set(range(mutant.line, mutant.last_line + 1))}
-        mine = known.get(mutant.path, [])
         return partial(swap, mine, new), reaching(lines, items, reached)
 
 
@@ -116,6 +125,7 @@ def _end_when_asleep() -> None:
 
 def run(files: Sequence[str], mutants: Iterable[Mutant], record: Path, outcome: Outcome) -> None:
     """Collect the tests of ``files`` and try ``mutants``. Raises SystemExit without tests."""
-    code = pytest.main([*ARGUMENTS, *files], plugins=[Trials(mutants, record, outcome)])
+    plugins = [SameExamples(), Trials(mutants, record, outcome)]
+    code = pytest.main([*ARGUMENTS, *files], plugins=plugins)
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         raise SystemExit(f"the tests cannot be collected: exit code {code}")

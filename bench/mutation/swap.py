@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import inspect
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType
 
-from bench.mutation.places import ROOT, Mutant, mutate
+from bench.mutation.places import ROOT, Mutant, module_name, mutate
 
 Key = tuple[str, int, bytes]
 """Where a function is written: its qualified name, its first line, and its table of positions."""
@@ -49,6 +50,15 @@ def replacements(mutant: Mutant) -> dict[Key, CodeType]:
     if not changed or not all(code.co_flags & inspect.CO_OPTIMIZED for code in changed):
         return {}
     return {key_of(one): other for one, other in zip(old, new, strict=True) if one != other}
+
+
+def import_checkers() -> None:
+    """Import every module of checkers: some are otherwise imported only when they are used.
+
+    A mutant in such a module would never be put in, as the tests run in forked processes.
+    """
+    for path in sorted((ROOT / "checkers").rglob("*.py")):
+        importlib.import_module(module_name(str(path.relative_to(ROOT))))
 
 
 def functions() -> dict[str, list[FunctionType]]:

@@ -96,20 +96,18 @@ class AppendGraph:
             return self._explain_wr(source, target)
         mops, names = self._mops, self._transactions
         own, theirs = names.mops_of(source), names.mops_of(target)
-        for at in theirs:
-            slot = int(np.searchsorted(self._appends, at))
-            if slot >= len(self._appends) or self._appends[slot] != at:
-                continue
+        for slot in _slots(self._appends, theirs):
+            at = int(self._appends[slot])
             version = int(self._before[slot])
             if kind == WW:
                 first = int(self._writer[version])
                 if first < 0 or mops.event[first] != source:
                     continue
             else:
-                found = [read for read in own if self._shows(read, version)]
-                if not found:
+                shown = [s for s in _slots(self._reads, own) if self._shown[s] == version]
+                if not shown:
                     continue
-                first = found[0]
+                first = int(self._reads[shown[0]])
             return {
                 "type": "ww" if kind == WW else "rw",
                 "key": names.name_key(int(mops.key[at])),
@@ -123,10 +121,8 @@ class AppendGraph:
     def _explain_wr(self, source: int, target: int) -> dict[str, Any] | None:
         mops, names = self._mops, self._transactions
         theirs = names.mops_of(target)
-        for at in theirs:
-            slot = int(np.searchsorted(self._reads, at))
-            if slot >= len(self._reads) or self._reads[slot] != at:
-                continue
+        for slot in _slots(self._reads, theirs):
+            at = int(self._reads[slot])
             writer = int(self._shown_writer[slot])
             if writer >= 0 and mops.event[writer] == source:
                 return {
@@ -138,15 +134,13 @@ class AppendGraph:
                 }
         return None
 
-    def _shows(self, read: int, version: int) -> bool:
-        slot = int(np.searchsorted(self._reads, read))
-        return (
-            slot < len(self._reads)
-            and int(self._reads[slot]) == read
-            and int(self._shown[slot]) == version
-        )
-
     def _name(self, version: int) -> Any:
         if version >= len(self._orders.element):
             return INIT
         return self._transactions.name_value(int(self._orders.element[version]))
+
+
+def _slots(positions: Ints, span: range) -> range:
+    """Return where the micro-operations of ``span`` are in ``positions``, which are sorted."""
+    low, high = np.searchsorted(positions, [span.start, span.stop])
+    return range(int(low), int(high))

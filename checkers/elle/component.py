@@ -14,7 +14,7 @@ from time import thread_time
 import numpy as np
 
 from kraftwreck.checkers.elle.components import strong_components
-from kraftwreck.checkers.elle.graph import REALTIME, Graph
+from kraftwreck.checkers.elle.graph import Graph
 from kraftwreck.checkers.elle.transactions import Ints
 
 Step = tuple[int, int, int]
@@ -163,8 +163,7 @@ class Component:
         while True:
             before, kind = parent[here]
             if before[0] < self.transactions:
-                through = here[0] >= self.transactions
-                steps.append((before[0], last, REALTIME if through else kind))
+                steps.append((before[0], last, kind))  # An edge to a moment is REALTIME.
                 last = before[0]
             here = before
             if here == begin:

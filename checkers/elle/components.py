@@ -48,7 +48,8 @@ def tangled(source: Ints, target: Ints, begin: Ints, end: Ints) -> Ints:
         back = edges[place[source[edges]] >= place[target[edges]]]
         moved = target[back]
         further = np.minimum(place[source[back]] + 1, limit[moved])
-        moved, further = moved[further > place[moved]], further[further > place[moved]]
+        ahead = further > place[moved]
+        moved, further = moved[ahead], further[ahead]
         if len(moved) == 0:
             break
         np.maximum.at(place, moved, further)

@@ -82,7 +82,7 @@ def _paired(
 def _from_table(table: pa.Table, model: str) -> Transactions:
     table = table.select(["index", "process", "type", "f", "value", "time"])
     index = _numbers(table, "index")
-    if len(index) > 1 and bool((np.diff(index) < 0).any()):
+    if bool((np.diff(index) < 0).any()):
         table = table.take(pa.array(np.argsort(index, kind="stable")))
         index = _numbers(table, "index")
     kind = _kinds(table.column("type"), index)

@@ -21,6 +21,9 @@ _SPACE = 32
 _QUOTE, _OPEN, _CLOSE, _COMMA, _MINUS = (ord(c) for c in '"[],-')
 
 Bytes = NDArray[np.uint8]
+_PLAIN = np.zeros(256, dtype=bool)
+_PLAIN[list(b'"[],-0123456789abcdefghijklmnopqrstuvwxyz')] = True
+"""By byte, whether it may be in the text."""
 
 
 def tokens_of(column: pa.ChunkedArray, write: str, lists: bool) -> MicroOps | None:
@@ -53,10 +56,10 @@ def _tokens(rows: pa.Array, write: str, lists: bool) -> MicroOps | None:
     if len(texts) == 0:
         none = np.zeros(0, dtype=np.int64)
         return MicroOps(none, none, none, none, none, none, none.copy())
-    if (texts <= _SPACE).any():
+    if (texts == _SPACE).any():
         texts, offsets = _without_spaces(texts, offsets)
     quotes = np.flatnonzero(texts == _QUOTE)
-    if len(quotes) % 2 or (texts < _SPACE).any() or (texts > ord("z")).any():
+    if len(quotes) % 2 or not _PLAIN[texts].all():
         return None
     begin = quotes[0::2] - 1
     spelled = _spelled(texts, begin, quotes[1::2], write)
@@ -136,6 +139,8 @@ def _values(texts: Bytes, begin: Ints, end: Ints) -> Ints | None:
     """Return the numbers in ``texts[begin:end]``; None if one is too long or not a number."""
     negative = texts[begin] == _MINUS
     signed = bool(negative.any())
+    if np.count_nonzero(texts == _MINUS) != np.count_nonzero(negative):
+        return None
     at = begin + negative if signed else begin
     width = end - at
     if len(width) and (int(width.max()) > _MAX_DIGITS or int(width.min()) < 1):
@@ -170,9 +175,7 @@ def _shaped(
     written = int(np.count_nonzero(code == WRITE))
     nulls = int(np.count_nonzero(kind == NULL))
     letters = len(code) - written + len(write) * written + 4 * nulls
-    if int(np.count_nonzero(texts >= ord("A"))) - 2 * brackets != letters:
-        return False
-    if (texts == ord(".")).any():
+    if int(np.count_nonzero(texts > ord("9"))) - 2 * brackets != letters:
         return False
     if (count[kind == SCALAR] != 1).any() or (count[kind == NULL] != 0).any():
         return False

@@ -146,7 +146,7 @@ class CompiledSearch:
             return True
         states = self._problem.states
         self.stuck = np.zeros(_STUCK, np.int64)
-        spans = np.zeros((levels + 1, 3), np.int64)
+        spans = np.zeros((levels, 3), np.int64)
         spans[0, kernel.TAIL] = 1
         room = 1 << min(max(8, (4 * levels).bit_length()), 16)
         queue: Any = np.zeros((room, 4), np.int64)

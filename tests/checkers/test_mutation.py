@@ -7,14 +7,15 @@ from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import cast
 
+import hypothesis
 import pytest
 
 from bench import checker_mutants
 from bench.checker_mutants import Record
 from bench.mutation.globals import bindings, rebind
 from bench.mutation.places import ROOT, Mutant, mutants_of, mutate, places, value_of
-from bench.mutation.reach import Reached, reaching, uses
-from bench.mutation.swap import functions, replacements, swap
+from bench.mutation.reach import Reached, SameExamples, reaching, uses
+from bench.mutation.swap import functions, import_checkers, replacements, swap
 from kraftwreck.checkers import findings
 from kraftwreck.checkers.calls import Call
 
@@ -84,6 +85,26 @@ def test_a_mutant_is_put_into_an_imported_function_and_taken_out_again() -> None
         function.__code__ = before
 
 
+def test_modules_that_are_imported_when_they_are_used_have_functions_too() -> None:
+    import_checkers()
+    found = functions()
+    for path in (ROOT / "checkers").rglob("kernels.py"):
+        assert found[str(path.relative_to(ROOT))]
+
+
+def test_no_trial_depends_on_chance_or_on_a_busy_machine() -> None:
+    name = hypothesis.settings.get_current_profile_name()
+    try:
+        SameExamples().pytest_configure()
+        now = hypothesis.settings.default
+        assert now is not None
+        assert now.derandomize
+        assert now.deadline is None
+        assert set(now.suppress_health_check) == set(hypothesis.HealthCheck)
+    finally:
+        hypothesis.settings.load_profile(name)
+
+
 def test_a_constant_of_a_module_cannot_be_put_into_its_functions() -> None:
     assert replacements(mutant_of("checkers/findings.py", "KEPT", "doubled")) == {}
 
@@ -111,6 +132,12 @@ def test_a_limit_of_the_simulator_is_used_by_its_rules() -> None:
 def test_a_constant_may_be_made_from_others_of_its_module() -> None:
     limit = mutant_of("checkers/kraft/limits.py", "CAUGHT_UP_US", "halved")
     assert value_of(limit) == 150_000_000
+
+
+def test_a_default_that_is_made_from_a_constant_is_used_by_its_whole_class() -> None:
+    lines = uses("SEARCH_SECONDS")["checkers/elle/check.py"]
+    source = (ROOT / "checkers/elle/check.py").read_text().splitlines()
+    assert any("supported.forbidden(" in source[line - 1] for line in lines)
 
 
 @pytest.mark.parametrize("shares", [False, True])
@@ -147,3 +174,17 @@ def test_the_score_leaves_out_equivalent_mutants() -> None:
     survivors, _, same = page.partition("## Survivors")[2].partition("## Equivalent mutants")
     assert "x < 2" in survivors and "x < 3" not in survivors
     assert "- It is the same.\n  - `checkers/a.py` f, comparison: `x < 3` Lt to LtE" in same
+
+
+def test_rows_for_which_more_was_tried_before_stay() -> None:
+    keys = [f"checkers/a.py :: f :: comparison :: x < {n} :: Lt to LtE :: 1" for n in range(3)]
+    keys += [f"checkers/b/c.py :: g :: bound :: {n} in x < {n} :: doubled :: 1" for n in range(3)]
+    whole = checker_mutants.page(dict.fromkeys(keys, False), {}, keys)
+    assert whole.count("| 3 | 3 | 0 | 0 | 0 % |") == 4
+    some: Record = {keys[0]: True, keys[1]: True, keys[2]: True, keys[3]: True}
+    now = checker_mutants.page(some, {keys[2]: "It is the same."}, keys, whole)
+    assert "| checkers/a.py | comparison | 3 | 3 | 1 | 2 | 100 % |" in now
+    assert "| checkers/b/ | bound | 3 | 3 | 0 | 0 | 0 % |" in now
+    assert "| **all** | bound | 3 | 3 | 0 | 0 | 0 % |" in now
+    assert now.count("- `checkers/b/c.py` g, bound: ") == 3
+    assert checker_mutants.page({}, {keys[2]: "It is the same."}, keys, now) == now

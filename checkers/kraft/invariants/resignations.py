@@ -12,8 +12,8 @@ from itertools import chain
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import GIVEN_UP, RECENT
-from kraftwreck.checkers.kraft.recorded.settings import check_quorum_ns
 from kraftwreck.checkers.kraft.quorum_model.fetching import is_plain
+from kraftwreck.checkers.kraft.recorded.settings import check_quorum_ns
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.message import Message
 from kraftwreck.histories.trace import TraceEvent

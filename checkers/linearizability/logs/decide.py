@@ -108,11 +108,7 @@ def _offsets(log: LogOperations) -> tuple[Ints, tuple[str, list[int]] | None]:
         return offsets, None
     at = np.searchsorted(offsets[order], log.point_offset[seen])
     near = order[np.minimum(at, len(order) - 1)] if len(order) else np.zeros(len(seen), np.int64)
-    known = (
-        (at < len(order)) & (offsets[near] == log.point_offset[seen])
-        if len(order)
-        else np.zeros(len(seen), np.bool_)
-    )
+    known = offsets[near] == log.point_offset[seen] if len(order) else np.zeros(len(seen), np.bool_)
     unlike = known & (log.append_value[near] != log.point_value[seen]) if len(order) else known
     if unlike.any():
         first = int(np.flatnonzero(unlike)[0])

@@ -38,7 +38,8 @@ def hand_out(
     waiting: list[tuple[int, int, int]] = []
     at, left, offset = 0, int(sure.sum()), 0
     while left or offset <= until:
-        if not waiting and at < len(order) and not dense:
+        if not waiting and not dense:
+            # Every append that is left is certain, so one is to come.
             offset = max(offset, int(lows[order[at]]))
         offset = free.at_least(offset)
         if not left and offset > until:

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kraftwreck.checkers.elle import binding
 from kraftwreck.checkers.elle.binding import (
     ElleError,
     ElleMissingError,
@@ -28,6 +29,7 @@ from kraftwreck.checkers.elle.binding import (
 from kraftwreck.checkers.elle.check import Options, analyze
 from kraftwreck.checkers.elle.closed import Closed
 from kraftwreck.histories.operation import Op
+from kraftwreck.histories.verdict import CheckerResult
 from tests.waiting import wait_until
 
 Build = Callable[[Sequence[tuple[Any, ...]]], list[Op]]
@@ -56,6 +58,45 @@ def test_its_result_becomes_a_verdict_with_explanations(build: Build, program: P
     assert [anomaly.type for anomaly in found.anomalies] == ["G1a", "G1a"]
     assert found.anomalies[0].operations == [3, 1]
     assert found.stats["elle"]["not"] == ["read-committed"]
+
+
+@pytest.mark.interpreted
+def test_a_verdict_counts_though_the_program_did_not_end_in_time(
+    build: Build, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(arguments: list[str], folder: Path, limits: Limits) -> CheckerResult:
+        (folder / "stdout").write_text('{"valid?": true}')
+        return CheckerResult(valid="unknown", stats={}, error="too late")
+
+    monkeypatch.setattr(binding, "_run", late)
+    found = check_all_with_elle([build(BROKEN)], "list-append", Options(), command=program(""))
+    assert [result.valid for result in found if isinstance(result, CheckerResult)] == [True]
+    assert len(found) == 1
+
+
+@pytest.mark.interpreted
+def test_the_last_verdict_of_a_program_that_failed_does_not_count(
+    build: Build, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[ElleError | None] = [ElleError("it failed"), None]
+
+    def run(arguments: list[str], folder: Path, limits: Limits) -> ElleError | None:
+        count = sum(word.endswith(".json") for word in arguments)
+        (folder / "stdout").write_text('{"valid?": true}\n' * count)
+        return failures.pop(0)
+
+    monkeypatch.setattr(binding, "_run", run)
+    histories = [build(BROKEN)] * 3
+    found = check_all_with_elle(histories, "list-append", Options(), command=program(""))
+    assert [isinstance(result, ElleError) for result in found] == [False, False, True]
+    assert len(failures) == 1
+
+
+def test_a_search_of_cycles_gets_a_millisecond_at_least(build: Build, program: Program) -> None:
+    elle = program('print(json.dumps({"valid?": True, "said": sys.argv[1:-1]}))')
+    asked = Options(cycle_search_seconds=0.0)
+    found = check_with_elle(build(BROKEN), "list-append", asked, command=elle)
+    assert found.stats["elle"]["said"][-2:] == ["-s", "1"]
 
 
 def test_options_are_passed_to_elle(build: Build, program: Program) -> None:
@@ -278,3 +319,17 @@ def test_a_history_that_ends_elle_keeps_no_other_from_its_verdict(
     found = check_all_with_elle(histories, "list-append", Options(), command=elle)
     assert [isinstance(verdict, ElleError) for verdict in found] == [False, False, True, False]
     assert str(found[2]) == "Elle printed no result: java.lang.AssertionError: no"
+
+
+@pytest.mark.parametrize(("words", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -TERM $$", -15)])
+def test_a_program_with_a_lifeline_ends_as_it_would_without(words: str, code: int) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", str(binding._LIFELINE), "sh", "-c", words],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.wait() == code
+    for pipe in (process.stdin, process.stderr):
+        assert pipe is not None
+        pipe.close()

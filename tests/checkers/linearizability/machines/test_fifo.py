@@ -74,6 +74,7 @@ def test_operations_without_an_order_are_named(rows: list[Row], why: str) -> Non
         [(9, "invoke", "enqueue", 1), *take(0, 1), *take(0, None)],
         [(9, "invoke", "enqueue", 1), *put(0, 2), *take(0, 2), *take(0, None)],
         [(9, "invoke", "dequeue", None), *put(0, 1), (9, "ok", "dequeue", None), *take(0, 1)],
+        [*put(0, 1), *put(0, 2), *put(0, 3), *take(0, 1)],
     ],
 )
 def test_histories_with_an_order_are_valid(rows: list[Row]) -> None:
