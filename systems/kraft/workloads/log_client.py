@@ -110,9 +110,19 @@ class LogClient:
             self.leaders[key] = Leader(None, known.epoch)
 
     def new_producer(self) -> None:
-        """Give the producer id up: an abandoned batch of it may still be appended."""
-        self.producer = None
-        self.sequences.clear()
+        """Begin again with the next epoch of the producer, as real clients do (KIP-360), or with
+        another id: an abandoned batch may still be appended."""
+        if self.producer is not None and draw_below(2, self.state.seed, "bump", *self.producer):
+            self.next_epoch()
+        else:
+            self.producer = None
+            self.sequences.clear()
+
+    def next_epoch(self) -> None:
+        """Raise the epoch of the producer, if there is one: its sequence numbers begin again."""
+        if self.producer is not None:
+            self.producer = self.producer[0], self.producer[1] + 1
+            self.sequences.clear()
 
 
 def log_client(state: ClientState) -> LogClient:

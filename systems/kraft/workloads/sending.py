@@ -10,6 +10,7 @@ from collections.abc import Generator, Sequence
 from typing import Final, NamedTuple
 
 from kraftwreck.harness.client import Answer, Call, Pause
+from kraftwreck.nodes.draw import draw_below
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.systems.kraft.requests import kafka_call
 from kraftwreck.systems.kraft.workloads.controller import error_name
@@ -28,6 +29,8 @@ PRODUCE: Final = 9
 ATTEMPTS: Final = 12
 TIMEOUT_MS: Final = 1_500
 """How long a broker may wait for replicas; the client waits a little longer."""
+BUMP_PERCENT: Final = 3
+"""How often a producer raises its epoch before a batch, as after one that it has given up."""
 UNHEARD_PERCENT: Final = 6
 """How often an idempotent producer does not get an answer, and repeats the batch."""
 
@@ -93,6 +96,9 @@ def producer_id(client: LogClient) -> Generator[Call | Pause, Answer, bool]:
 
 def send(client: LogClient, key: int, values: Sequence[int], *, idempotent: bool) -> Sending:
     """Append ``values`` to ``key`` as one batch."""
+    state = client.state
+    if draw_below(100, state.seed, "bump", state.thread, state.calls) < BUMP_PERCENT:
+        client.next_epoch()
     if idempotent and not (yield from producer_id(client)):
         return Sent(None, "no producer id")
     numbered = None
