@@ -11,7 +11,7 @@ import pytest
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.nodes.protocol.errors import NONE, NOT_ENOUGH_REPLICAS
 from kraftwreck.nodes.replication import effects as out
-from kraftwreck.nodes.replication import following
+from kraftwreck.nodes.replication import following, producers
 from kraftwreck.nodes.replication.events import UNLIMITED, Assignment, FetchReceived, Settings
 from kraftwreck.nodes.replication.flushing import Durability
 from kraftwreck.nodes.replication.following import Following
@@ -66,6 +66,11 @@ def remembers_no_producer(patch: Patch) -> None:
             append(self, batch)
 
     patch.setattr(Producers, "append", planted)
+
+
+def remembers_one_batch(patch: Patch) -> None:
+    """Of each producer only the last batch is known, so that older ones cannot be repeated."""
+    patch.setattr(producers, "KEPT", 1)
 
 
 def lowers_the_high_watermark(patch: Patch) -> None:
@@ -203,6 +208,7 @@ PLANTED: list[tuple[Callable[[Patch], None], str]] = [
     (refuses_in_vain, "D16"),
     (answers_long_polls_at_once, "D16"),
     (remembers_no_producer, "D3"),
+    (remembers_one_batch, "D3"),
     (lowers_the_high_watermark, "D5"),
     (vouches_before_it_flushes, "D1"),
     (keeps_slow_followers, "L13"),

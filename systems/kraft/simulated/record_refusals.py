@@ -284,6 +284,8 @@ def _out_of_sequence(log: RecordLog, batch: Batch, error: int) -> str:
     if batch.producer_epoch < last.producer_epoch:
         return told
     newer = batch.producer_epoch > last.producer_epoch
+    if not newer and batch.base_sequence == last.base_sequence and batch.count == last.count:
+        return f"{told}: this is the same batch"
     wanted = 0 if newer else next_sequence(last.last_sequence)
     return told if batch.base_sequence == wanted else ""
 

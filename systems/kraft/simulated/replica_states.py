@@ -7,7 +7,7 @@ until some later request or failure needs what it has wrong.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from kraftwreck.checkers.kraft.limits import STEPS_US
 from kraftwreck.nodes.log.layout import segment_name, segment_offsets
@@ -32,6 +32,8 @@ from kraftwreck.systems.kraft.simulated.record_logs import (
 from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch
 
 Place = tuple[int, PartitionKey]
+RECENT: Final = 24
+"""How many of the last batches of a log are judged when it has grown."""
 
 
 class ReplicaStates:
@@ -47,6 +49,8 @@ class ReplicaStates:
         """The lowest end of the log since then."""
         self._unflushed: dict[Place, tuple[LogView, int, int]] = {}
         """A log with records that are not durable: since when, and up to which offset then."""
+        self._opened: dict[Place, int] = {}
+        """The end of the log when it was opened."""
         self._durable: dict[Place, int] = {}
         """The end that was judged to be on the platter."""
         if watch.watches:
@@ -93,6 +97,8 @@ class ReplicaStates:
                     continue
                 self._judge_watermark(host, partition, before[3], self._cut.get(place))
             anew = not same or before is None or before[1] is not view or place in self._cut
+            if before is None or before[1] is not view:
+                self._opened[place] = view.end
             since = None if anew or before is None else before[2]
             self._judge_producers(host, view, log, key, since)
             if partition.settings.flush_messages < UNLIMITED:
@@ -118,20 +124,24 @@ class ReplicaStates:
         """D3: what is known of each producer is its last batches in the log.
 
         ``since`` is the log end up to which they were judged, None to judge all of them.
-        What is known may go further back than the log, which loses its oldest batches, and less
-        far: a snapshot has only the last batch of each.
+        What is known may go further back than the log, which loses its oldest batches. It may go
+        less far where the log was opened: a snapshot has only the last batch of each.
         """
         if since is not None and since >= log.end:
             return
         state = view.producers.state()
-        for producer, (epoch, kept) in _producers(log, since).items():
+        recent = log.batches[-RECENT].base_offset if len(log.batches) > RECENT else log.start
+        opened = max(self._opened.get((host.id, key), 0), recent)
+        for producer, (epoch, kept) in _producers(log, None if since is None else recent).items():
             known = state.get(producer)
-            if known is None or known[0] != epoch or not _agree(known[1], kept):
-                told = "nothing" if known is None else f"epoch {known[0]} and {known[1][-1:]}"
+            own = [each for each in kept if each.base_offset >= opened]
+            short = known is None or known[0] != epoch or len(known[1]) < len(own)
+            if short or known is None or not _agree(known[1], kept):
+                told = "nothing" if known is None else f"epoch {known[0]} and {known[1]}"
                 self._fail(
                     "D3",
                     f"{host.name} knows {told} of producer {producer} in {name_of(key)}, whose log"
-                    f" has epoch {epoch} and {kept[-1:]}",
+                    f" has epoch {epoch} and {kept}",
                 )
         if since is None:
             begins = log.batches[0].base_offset if log.batches else log.end
