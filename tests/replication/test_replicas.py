@@ -333,6 +333,21 @@ def test_a_follower_follows_a_log_that_begins_inside_of_a_batch() -> None:
     assert broker.core.partitions[KEY].hw == 44
 
 
+def test_what_a_replica_has_deleted_stays_deleted_under_a_leader_that_has_it() -> None:
+    """It led before and deleted; then a loss of power took the rest of its log."""
+    broker = Broker(leader=2)
+    fetch = only(broker.opened, out.FetchFrom)
+    refused = come.FetchedPart(KEY, errors.OFFSET_OUT_OF_RANGE, -1, -1)
+    asked = only(broker.step(come.FetchAnswered(fetch.correlation, (refused,))), out.AskOffsets)
+    answer = come.OffsetsAnswered(asked.correlation, ((KEY, errors.NONE, 41, 44),))
+    again = only(broker.step(answer), out.FetchFrom)
+    part = come.FetchedPart(KEY, errors.NONE, 0, 0, (batch(1, count=3).placed(40, 3),))
+    effects = broker.step(come.FetchAnswered(again.correlation, (part,)))
+    assert [each for each in effects if isinstance(each, out.StartAt)] == [out.StartAt(KEY, 40)]
+    assert only(effects, out.DeleteUpTo).start_offset == 41
+    assert broker.core.partitions[KEY].hw == 41
+
+
 def test_a_follower_ignores_answers_of_an_older_epoch() -> None:
     broker = Broker(leader=2)
     fetch = only(broker.opened, out.FetchFrom)
