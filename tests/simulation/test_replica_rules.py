@@ -204,6 +204,31 @@ def says_an_earlier_end(patch: Patch) -> None:
     patch.setattr(Partition, "offset_at", planted)
 
 
+def wakes_no_fetch(patch: Patch) -> None:
+    """A long poll is looked at again only when its time is over."""
+    attempt = Fetching.attempt
+    began: set[int] = set()
+
+    def planted(self: Fetching, *, late: bool) -> bool:
+        first = id(self) not in began
+        began.add(id(self))
+        return (first or late) and attempt(self, late=late)
+
+    patch.setattr(Fetching, "attempt", planted)
+
+
+def wakes_no_produce(patch: Patch) -> None:
+    attempt = Producing.attempt
+    began: set[int] = set()
+
+    def planted(self: Producing, *, late: bool) -> bool:
+        first = id(self) not in began
+        began.add(id(self))
+        return (first or late or bool(self._unopened)) and attempt(self, late=late)
+
+    patch.setattr(Producing, "attempt", planted)
+
+
 PLANTED: list[tuple[Callable[[Patch], None], str]] = [
     (refuses_in_vain, "D16"),
     (answers_long_polls_at_once, "D16"),
@@ -222,6 +247,8 @@ PLANTED: list[tuple[Callable[[Patch], None], str]] = [
     (fetches_again_soon, "L8"),
     (stores_no_high_watermark, "D5"),
     (names_other_epochs, "D9"),
+    (wakes_no_fetch, "L13"),
+    (wakes_no_produce, "L13"),
     (says_an_earlier_end, "D13"),
 ]
 

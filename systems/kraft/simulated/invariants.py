@@ -53,6 +53,7 @@ from kraftwreck.systems.kraft.simulated.service_watch import ServiceWatch
 from kraftwreck.systems.kraft.simulated.snapshot_watch import SnapshotWatch
 from kraftwreck.systems.kraft.simulated.storm_watch import StormWatch
 from kraftwreck.systems.kraft.simulated.voter_watch import VoterWatch
+from kraftwreck.systems.kraft.simulated.wait_watch import WaitWatch
 
 
 class Invariants:
@@ -94,6 +95,7 @@ class Invariants:
             ReplicaWatch(world, self.failures, self.records)
             ReplicaStates(world, self.failures, self.records)
             PaceWatch(world, self.failures)
+            WaitWatch(world, self.failures, self.records.logs)
             self.partitions = PartitionService(world, self.failures, self.records.logs)
         self._world = world
         self._check_quorum = fetch_timeout_ms * 1500
