@@ -70,7 +70,10 @@ class RecordLookups:
             self._deleted(host, event, effect)
 
     def _on_step(self, host: Host, event: Any) -> None:
-        (self._opened.add if type(event) is LogOpened else self._opened.discard)(host.id)
+        if type(event) is LogOpened:
+            self._opened.add(host.id)
+        else:
+            self._opened.discard(host.id)
 
     def _fail(self, rule: str, explanation: str) -> None:
         self._failures.add(rule, self._world.now, explanation)
