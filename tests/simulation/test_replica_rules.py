@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from kraftwreck.nemesis.inject import Injector
+from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.protocol.errors import NONE, NOT_ENOUGH_REPLICAS
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication import following, producers
@@ -24,6 +26,9 @@ from kraftwreck.nodes.replication.replicas import Replicas
 from kraftwreck.nodes.replication.requests import Fetching, Producing
 from kraftwreck.nodes.replication.sessions import Sessions
 from kraftwreck.nodes.server.partition_files import PartitionFiles
+from kraftwreck.simulation.disk import ROOT
+from kraftwreck.simulation.filesystem import Filesystem
+from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
 from kraftwreck.systems.kraft.simulated.record_logs import replicas_on
 from kraftwreck.systems.kraft.simulated.run import simulate
@@ -302,3 +307,18 @@ def test_a_replica_may_begin_later_than_its_leader_and_not_earlier(monkeypatch: 
     assert service.unsettled() == []
     follower.start -= 2
     assert "begin before" in service.unsettled()[0]
+
+
+def test_a_log_is_uncertain_after_an_operation_that_failed(monkeypatch: Patch) -> None:
+    """A full disk ends a process during a truncation: a part of it is done."""
+
+    def full(self: PartitionFiles, effect: Any) -> Any:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(PartitionFiles, "carry_out", full)
+    files = Filesystem()
+    disk = DataDisk(bytes(16), settings=LogSettings(), segment_bytes=1 << 20, files=files)
+    disk._logs = PartitionFiles(ROOT, lambda topic_id: "t", LogSettings(), files)
+    with pytest.raises(OSError, match="no space left"):
+        disk.write(out.Truncate((b"t", 0), 3))
+    assert disk.interrupted == {(b"t", 0)}
