@@ -246,6 +246,19 @@ def test_a_newcomer_that_is_refused_does_not_hold_the_high_watermark_back() -> N
     assert broker.core.partitions[KEY].hw == 1
 
 
+def test_a_replica_that_falls_silent_stops_holding_back_while_a_proposal_is_open() -> None:
+    broker = Broker(isr=(1,))
+    broker.fetch(2, 0)
+    broker.fetch(3, 0)
+    broker.produce(batch(1))
+    broker.fetch(2, 1)
+    partition = broker.core.partitions[KEY]
+    assert partition.in_sync.pending is not None and partition.hw == 0
+    for _ in range(4):
+        broker.wait(15_001)
+    assert partition.in_sync.pending is not None and partition.hw == 1
+
+
 def test_offsets_of_a_new_leader_are_not_available_at_first() -> None:
     broker = Broker()
     broker.core = Replicas(1, 1, 0, LAG_US)
