@@ -83,6 +83,10 @@ def hunt_patch(
 RECORDS = (
     "nodes/replication/",
     "nodes/log/partition/",
+    "nodes/broker/data_plane.py",
+    "nodes/broker/image_changes.py",
+    "nodes/broker/isr_proposals.py",
+    "nodes/server/clean_shutdown.py",
     "nodes/server/data_calls.py",
     "nodes/server/partition_files.py",
     "nodes/server/record_requests.py",

@@ -221,7 +221,7 @@ class Node:
             effects.extend(broker.take_effects())
             for effect in effects:
                 if isinstance(effect, Stopped):
-                    effect.broker_epoch = broker.epoch
+                    effect.broker_epoch = broker.left_epoch
         return effects
 
     def _run_broker(self, broker: Broker, now: int, wall_ms: int) -> None:

@@ -84,6 +84,13 @@ class Broker:
         return self._life.epoch
 
     @property
+    def left_epoch(self) -> int:
+        """The epoch that a stop leaves to the next start, which then need not check the logs; -1 if
+        this process has not opened them itself."""
+        unchecked = self._data is not None and not self._data.is_open
+        return -1 if unchecked else self.epoch
+
+    @property
     def stopped(self) -> bool:
         """Whether the broker has finished: stopped on request, or registration failed."""
         return self._life.state is Life.STOPPED

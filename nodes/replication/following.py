@@ -105,11 +105,13 @@ class Following:
         partition = self.partition
         ours = partition.with_
         epochs = len(log.epochs.entries), log.epochs.latest
+        deleted = 0
         for batch in part.batches:
             if batch.next_offset <= log.end:
                 continue
             if batch.base_offset < log.end == log.start:
                 # The leader's log start, at which this empty log begins, is inside of the batch.
+                deleted = log.start
                 self._start_at(log, batch.base_offset)
             wrong_epoch = not log.epochs.latest <= batch.leader_epoch <= self.epoch
             if batch.base_offset != log.end or wrong_epoch:
@@ -123,8 +125,9 @@ class Following:
             partition.grown()
         if epochs != (len(log.epochs.entries), log.epochs.latest):
             ours.effects.append(WriteEpochs(partition.key, tuple(log.epochs.entries)))
-        partition.hw = max(partition.hw, min(log.end, part.high_watermark))
-        partition.delete_up_to(part.log_start)
+        # What is deleted was committed, also if this leader does not know that yet.
+        partition.hw = max(partition.hw, min(log.end, max(part.high_watermark, deleted)))
+        partition.delete_up_to(max(part.log_start, deleted))
 
     def _diverged(self, log: LogView, epoch: int, end: int) -> None:
         """Cut the log where its history leaves the leader's; the next fetch may diverge again."""

@@ -362,7 +362,10 @@ class Partition:
     def maybe_shrink(self) -> None:
         """Propose to remove the members that have lagged behind too long."""
         in_sync, log, ours = self.in_sync, self.log, self.with_
-        if log is None or not self.leading or in_sync.pending is not None:
+        if log is None or not self.leading:
+            return
+        if in_sync.pending is not None:
+            self.advance()  # A replica outside of the ISR may have ceased to hold it back.
             return
         if self.recovering:
             self._propose(in_sync.isr)

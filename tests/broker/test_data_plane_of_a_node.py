@@ -53,6 +53,7 @@ class Alone:
         self.replies: dict[int, Any] = {}
         self.appends = 0
         self.stopped = False
+        self.left = -1
         self._asked: dict[int, tuple[str, int, SendApi | None]] = {}
         self._token = 0
         self.node = Node(config, Recovered(), 0, 0)
@@ -92,7 +93,7 @@ class Alone:
                 case Trace():
                     self.traces.append(effect)
                 case Stopped():
-                    self.stopped = True
+                    self.stopped, self.left = True, effect.broker_epoch
                 case _ if type(effect).__module__ == out.__name__:
                     self.did.append(effect)
 
@@ -126,6 +127,17 @@ def test_a_node_creates_a_log_and_acknowledges_a_record_until_it_is_shut_down() 
     alone.step(Shutdown())
     alone.until(lambda: alone.stopped)
     assert alone.did == [out.WriteHighWatermarks({key: 1})], "the watermark is kept, once"
+    assert alone.left >= 0, "the next start need not check the logs"
+
+
+def test_a_node_that_has_opened_no_log_leaves_no_mark_of_a_clean_stop() -> None:
+    """The process before may have been killed, and its logs are still to be checked."""
+    alone = Alone()
+    alone.until(lambda: any(t.detail.get("state") == "starting" for t in alone.traces))
+    assert alone.node.broker is not None and alone.node.broker.epoch >= 0
+    alone.step(Shutdown())
+    alone.until(lambda: alone.stopped)
+    assert alone.left == -1
 
 
 def test_metadata_is_served_once_it_is_on_the_disk() -> None:

@@ -246,6 +246,19 @@ def test_a_newcomer_that_is_refused_does_not_hold_the_high_watermark_back() -> N
     assert broker.core.partitions[KEY].hw == 1
 
 
+def test_a_replica_that_falls_silent_stops_holding_back_while_a_proposal_is_open() -> None:
+    broker = Broker(isr=(1,))
+    broker.fetch(2, 0)
+    broker.fetch(3, 0)
+    broker.produce(batch(1))
+    broker.fetch(2, 1)
+    partition = broker.core.partitions[KEY]
+    assert partition.in_sync.pending is not None and partition.hw == 0
+    for _ in range(4):
+        broker.wait(15_001)
+    assert partition.in_sync.pending is not None and partition.hw == 1
+
+
 def test_offsets_of_a_new_leader_are_not_available_at_first() -> None:
     broker = Broker()
     broker.core = Replicas(1, 1, 0, LAG_US)
@@ -331,6 +344,21 @@ def test_a_follower_follows_a_log_that_begins_inside_of_a_batch() -> None:
     log = broker.core.partitions[KEY].log
     assert log is not None and (log.start, log.end, log.epochs.entries) == (41, 44, [(3, 41)])
     assert broker.core.partitions[KEY].hw == 44
+
+
+def test_what_a_replica_has_deleted_stays_deleted_under_a_leader_that_has_it() -> None:
+    """It led before and deleted; then a loss of power took the rest of its log."""
+    broker = Broker(leader=2)
+    fetch = only(broker.opened, out.FetchFrom)
+    refused = come.FetchedPart(KEY, errors.OFFSET_OUT_OF_RANGE, -1, -1)
+    asked = only(broker.step(come.FetchAnswered(fetch.correlation, (refused,))), out.AskOffsets)
+    answer = come.OffsetsAnswered(asked.correlation, ((KEY, errors.NONE, 41, 44),))
+    again = only(broker.step(answer), out.FetchFrom)
+    part = come.FetchedPart(KEY, errors.NONE, 0, 0, (batch(1, count=3).placed(40, 3),))
+    effects = broker.step(come.FetchAnswered(again.correlation, (part,)))
+    assert [each for each in effects if isinstance(each, out.StartAt)] == [out.StartAt(KEY, 40)]
+    assert only(effects, out.DeleteUpTo).start_offset == 41
+    assert broker.core.partitions[KEY].hw == 41
 
 
 def test_a_follower_ignores_answers_of_an_older_epoch() -> None:

@@ -1,4 +1,4 @@
-"""Schedules against replication: blind brokers, and bounces that one of them misses."""
+"""Schedules against replication: blind and deaf brokers, bounces and successions of leaders."""
 
 from __future__ import annotations
 
@@ -72,3 +72,48 @@ def test_some_runs_have_full_and_slow_disks() -> None:
 
 def test_without_partitions_no_broker_is_blind() -> None:
     assert not any(blind(plan(seed, ("kill", "pause"))) for seed in range(30))
+
+
+def deaf_rounds() -> list[list[Fault]]:
+    """Return the rounds in which a leader is deaf to the controllers, of three faults each."""
+    found = []
+    for faults in map(plan, range(80)):
+        if faults and all(fault.shape in ("link", "one-ways") for fault in faults):
+            found += [faults[place : place + 3] for place in range(0, len(faults), 3)]
+    return found
+
+
+def test_a_follower_comes_back_and_leaves_again_while_its_leader_is_deaf() -> None:
+    rounds = deaf_rounds()
+    assert rounds
+    for away, deaf, again in rounds:
+        leader, follower = away.targets
+        assert [away.shape, deaf.shape, again.shape] == ["link", "one-ways", "link"]
+        assert deaf.targets == ("n1", leader, "n2", leader, "n3", leader)
+        assert again.targets == (leader, follower)
+        assert deaf.at < away.at + away.duration < again.at
+        assert again.at + again.duration == deaf.at + deaf.duration
+
+
+SUCCESSION = ["link", "link", "one", "one"]
+
+
+def successions() -> list[list[Fault]]:
+    """Return the rounds in which two leaders fall, of four faults each."""
+    found = []
+    for faults in map(plan, range(80)):
+        parts = [faults[place : place + 4] for place in range(0, len(faults), 4)]
+        if all([fault.shape for fault in part] == SUCCESSION for part in parts):
+            found += parts
+    return found
+
+
+def test_the_second_leader_lacks_records_and_the_third_one_does_not_follow_it() -> None:
+    assert successions()
+    for lacks, parted, falls, again in successions():
+        leads, successor = lacks.targets
+        assert {*lacks.targets, *parted.targets} == set(BROKERS)
+        assert parted.targets[0] == successor
+        assert (falls.targets, again.targets) == ((leads,), (successor,))
+        assert lacks.at < falls.at < lacks.at + lacks.duration
+        assert abs(parted.at + parted.duration - again.at) < 200_000_000

@@ -6,9 +6,13 @@ as old metadata says. Meanwhile leaders are killed, stopped or cut off, at any t
 broker begins to lead, has changed an ISR, or cuts its log. In a third of the runs disks are full or
 slow, too.
 
-Other runs are made of bounces: a leader falls and leads again, and a replica learns of neither. In
+Other runs are made of bounces: a leader falls and leads again, and a replica learns of neither. Or
+of successions: a leader falls, then its successor, which lacked records of it and has got others
+that nobody else has (KIP-279). In
 others all links between brokers are slow, so that a new leader commits late: until its followers
-have fetched, it does not know how far its predecessor had committed.
+have fetched, it does not know how far its predecessor had committed. In others a leader is deaf to
+the controllers while a follower comes back: the controllers make the change of the ISR that it
+proposes, and it does not learn of that.
 """
 
 from __future__ import annotations
@@ -26,6 +30,8 @@ MILLISECOND: Final = 1_000_000
 
 BLOWS: Final = ("kill", "power", "pause", "partition", "terminate")
 """Families that strike one broker."""
+_SILENCES: Final = ("pause", "partition")
+"""Families after which a broker is the same process as before."""
 _DISKS: Final = ("full", "full", "slow")
 """Shapes of the family ``disk`` that a broker survives for a while."""
 _SHORT_MS: Final = (5, 50, 300, 1_000, 2_500)
@@ -61,7 +67,9 @@ def plan(
     few = [_pick(blows, (*key, "kind", place)) for place in range(2)] + disks
     mode = draw_below(4, *key, "mode") if "partition" in kinds else 0
     if mode == 2 and len(brokers) > 2:
-        return _bounces(blows, run)
+        return (_bounces, _successions)[draw_below(2, *key, "succession")](blows, run)
+    if mode < 2 and "partition" in kinds and len(brokers) > 2 and draw_below(2, *key, "deaf"):
+        return _deafness(run)
     slow = mode == 3 and "network" in kinds
     lags = _slowness(run) if slow else _lags(kinds, run)
     faults = [*lags, *_blows(few, run)]
@@ -154,7 +162,11 @@ def _bounces(kinds: Sequence[str], run: _Run) -> list[Fault]:
         cut_s = at_s + _pick((1.5, 3.5), (*mine, "session"))
         cut_ms = _pick((200, 500, 900), (*mine, "cut"))
         blow_s = cut_s + cut_ms / 1000 - 0.1
+        kind = _pick(kinds, (*mine, "kind", 0))
+        # A broker that only falls silent is deposed when its session ends.
         blow_ms = _pick((50, 300, 1_000, 2_500), (*mine, "blow"))
+        if kind in _SILENCES:
+            blow_ms = _pick((1_800, 3_500), (*mine, "silence"))
         blows = [(falls, blow_s, blow_ms)]
         if draw_below(2, *mine, "again"):
             return_s = blow_s + blow_ms / 1000 + _pick((1.5, 2.5, 4.0), (*mine, "return"))
@@ -175,7 +187,7 @@ def _bounces(kinds: Sequence[str], run: _Run) -> list[Fault]:
         faults += [
             Fault(
                 at=round(when_s * SECOND),
-                kind=_pick(kinds, (*mine, "kind", place)),
+                kind=kind if not place else _pick(kinds, (*mine, "kind", place)),
                 shape="one",
                 duration=duration_ms * MILLISECOND,
                 draw=draw(*mine, "draw", place),
@@ -185,6 +197,86 @@ def _bounces(kinds: Sequence[str], run: _Run) -> list[Fault]:
         ]
         at_s += blind_ms / 1000 + 1.0 + 2.0 * draw_unit(*mine, "gap")
     return faults
+
+
+def _successions(kinds: Sequence[str], run: _Run) -> list[Fault]:
+    """Return rounds in which a leader falls and then another one, of which no third has heard.
+
+    The link between the first two is cut before, so that the second lacks records. That between the
+    second and the third is cut until the second falls.
+    """
+    faults: list[Fault] = []
+    at_s, number = 2.0, 0
+    while at_s < run.duration_s * 0.7:
+        mine = (run.seed, "replicas", "succession", number)
+        number += 1
+        first = draw_below(len(run.brokers), *mine, "first")
+        turn = (1, 2) if draw_below(2, *mine, "turn") else (2, 1)
+        leads, next_, last = (run.brokers[(first + step) % len(run.brokers)] for step in (0, *turn))
+        lacks_ms = _pick((600, 900, 900, 1_600), (*mine, "lacks"))
+        falls_s = at_s + lacks_ms / 1000
+        again_s = falls_s + _pick((1.8, 2.4, 3.0, 3.8, 4.8), (*mine, "again"))
+        kind = _pick(kinds, (*mine, "kind"))
+        blows = [
+            (at_s, "partition", "link", lacks_ms + 300, (leads, next_)),
+            (falls_s - 0.1, "partition", "link", round((again_s - falls_s) * 1000), (next_, last)),
+            (falls_s, kind, "one", _pick((2_500, 5_000), (*mine, "blow")), (leads,)),
+            (again_s, kind, "one", _pick((300, 1_500, 4_000), (*mine, "second")), (next_,)),
+        ]
+        faults += [
+            Fault(
+                at=round(begins_s * SECOND),
+                kind=each,
+                shape=shape,
+                duration=duration_ms * MILLISECOND,
+                draw=draw(*mine, place),
+                targets=targets,
+            )
+            for place, (begins_s, each, shape, duration_ms, targets) in enumerate(blows)
+        ]
+        at_s = again_s + 5.0 + 2.0 * draw_unit(*mine, "gap")
+    return sorted(faults, key=lambda fault: (fault.at, fault.kind))
+
+
+def _deafness(run: _Run) -> list[Fault]:
+    """Return rounds in which one broker hears nothing of the controllers, which hear it.
+
+    Before, the link to another broker is cut, so that this one leaves the ISRs of the first. It
+    comes back while the first is deaf, and soon the link is cut again.
+    """
+    faults: list[Fault] = []
+    at_s, number = 2.0, 0
+    while at_s < run.duration_s * 0.8:
+        mine = (run.seed, "replicas", "deaf", number)
+        number += 1
+        first = draw_below(len(run.brokers), *mine, "first")
+        step = 1 + draw_below(len(run.brokers) - 1, *mine, "step")
+        deaf, returns = run.brokers[first], run.brokers[(first + step) % len(run.brokers)]
+        away_ms = _pick((2_000, 3_500, 6_500), (*mine, "away"))
+        back_ms = _pick((400, 800, 1_500), (*mine, "back"))
+        again_ms = _pick((1_500, 3_000, 5_000), (*mine, "again"))
+        deaf_s = at_s + away_ms / 1000 - 0.2
+        again_s = deaf_s + 0.2 + back_ms / 1000
+        unheard = tuple(end for each in run.controllers for end in (each, deaf))
+        faults += [
+            Fault(
+                at=round(begins_s * SECOND),
+                kind="partition",
+                shape=shape,
+                duration=duration_ms * MILLISECOND,
+                draw=draw(*mine, place),
+                targets=targets,
+            )
+            for place, (begins_s, shape, duration_ms, targets) in enumerate(
+                [
+                    (at_s, "link", away_ms, (deaf, returns)),
+                    (deaf_s, "one-ways", 200 + back_ms + again_ms, unheard),
+                    (again_s, "link", again_ms, (deaf, returns)),
+                ]
+            )
+        ]
+        at_s = again_s + again_ms / 1000 + 1.0 + 2.0 * draw_unit(*mine, "gap")
+    return sorted(faults, key=lambda fault: (fault.at, fault.kind))
 
 
 def _blind(

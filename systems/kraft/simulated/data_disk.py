@@ -44,7 +44,7 @@ class DataDisk(Disk):
     ``name_of`` returns the name of a topic id; the process that runs sets it. ``epoch`` is the
     broker epoch that a clean stop left for the process that runs, -1 if there was none. ``losses``
     counts losses of power and of unsynced contents. ``interrupted`` are the partitions with an
-    operation that a kill interrupted.
+    operation that a kill interrupted, or that failed.
     """
 
     __slots__ = ("_caused", "_logs", "_settings", "epoch", "interrupted", "losses", "name_of")
@@ -73,6 +73,10 @@ class DataDisk(Disk):
             return
         try:
             self._caused.extend(self.logs.carry_out(effect))
+        except OSError:
+            # A part of it may be on the disk, as after a kill.
+            self._interrupted(effect)
+            raise
         except (CheckpointError, LogCorruptError, ValueError, KeyError) as error:
             raise DiskError(f"the log of a partition cannot take this: {error!r}") from error
 
@@ -97,14 +101,17 @@ class DataDisk(Disk):
         most = MOST_STEPS.get(type(effect))
         if most is None:
             return super().interrupt(effect, draw)
-        if not isinstance(effect, data.WriteHighWatermarks):
-            self.interrupted.add(effect.key)
+        self._interrupted(effect)
         self.files.crash_after(draw % (most + 1), draw >> 8)
         try:
             self.logs.carry_out(effect)
         except (Crash, OSError, ValueError, KeyError):
             return False
         return True
+
+    def _interrupted(self, effect: Any) -> None:
+        if not isinstance(effect, data.WriteHighWatermarks):
+            self.interrupted.add(effect.key)
 
     def process_ended(self) -> None:
         """End the process, with its locks and open files."""

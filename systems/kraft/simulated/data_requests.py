@@ -196,7 +196,7 @@ class RecordOutlets:
     def __init__(self, world: Any) -> None:
         self._world = world
         self.followers = Followers(world)
-        self.on_request: list[Callable[[RecordMessage], None]] = []
+        self.on_request: list[Callable[[Host, RecordMessage], None]] = []
         self.on_answer: list[Callable[[Host, RecordMessage, Any, dict[str, Any]], None]] = []
 
     def outlets(self) -> dict[type, Outlet]:
@@ -224,7 +224,7 @@ class RecordOutlets:
             raise FatalError(f"a request that cannot be read, {message.api}: {error}") from error
         message.call = call
         for told in self.on_request:
-            told(message)
+            told(host, message)
         return call.event if call.event is not None else _empty(call, token)
 
     def _answer(self, host: Host, effect: Any) -> None:

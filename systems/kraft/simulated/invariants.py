@@ -34,20 +34,26 @@ from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.network import Rpc
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.answer_watch import AnswerWatch
+from kraftwreck.systems.kraft.simulated.assignment_watch import AssignmentWatch
 from kraftwreck.systems.kraft.simulated.binding import disk_of
+from kraftwreck.systems.kraft.simulated.deletion_watch import DeletionWatch
 from kraftwreck.systems.kraft.simulated.durable_logs import DurableLogs
 from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
 from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
+from kraftwreck.systems.kraft.simulated.proposal_watch import ProposalWatch
 from kraftwreck.systems.kraft.simulated.record_answers import RecordAnswers
 from kraftwreck.systems.kraft.simulated.record_lookups import RecordLookups
+from kraftwreck.systems.kraft.simulated.record_refusals import RecordRefusals
 from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch
+from kraftwreck.systems.kraft.simulated.replica_states import ReplicaStates
 from kraftwreck.systems.kraft.simulated.replica_watch import ReplicaWatch
 from kraftwreck.systems.kraft.simulated.request_watch import RequestWatch
 from kraftwreck.systems.kraft.simulated.service_watch import ServiceWatch
 from kraftwreck.systems.kraft.simulated.snapshot_watch import SnapshotWatch
 from kraftwreck.systems.kraft.simulated.storm_watch import StormWatch
 from kraftwreck.systems.kraft.simulated.voter_watch import VoterWatch
+from kraftwreck.systems.kraft.simulated.wait_watch import WaitWatch
 
 
 class Invariants:
@@ -82,8 +88,14 @@ class Invariants:
         if self.records.watches:
             RecordAnswers(world, self.failures, self.records)
             RecordLookups(world, self.failures, self.records)
+            AssignmentWatch(world, self.failures)
+            DeletionWatch(world, self.failures, self.records)
+            ProposalWatch(world, self.failures)
+            RecordRefusals(world, self.failures, self.records)
             ReplicaWatch(world, self.failures, self.records)
+            ReplicaStates(world, self.failures, self.records)
             PaceWatch(world, self.failures)
+            WaitWatch(world, self.failures, self.records.logs)
             self.partitions = PartitionService(world, self.failures, self.records.logs)
         self._world = world
         self._check_quorum = fetch_timeout_ms * 1500

@@ -1,7 +1,9 @@
-"""Watches leaders of topics with ``commit.mode=quorum``: no slow follower delays a record (L13).
+"""Watches whether leaders propose to remove slow followers from their ISRs in time (L13).
 
-The leader proposes to remove a member of the ISR that lacks a record which a majority has, within
-:data:`LATE_US` and the time of a step. The rule judges what the leader knows of its followers.
+With ``commit.mode=quorum`` the leader proposes to remove a member of the ISR that lacks a record
+which a majority has, within :data:`LATE_US` and the time of a step. In other topics it waits for
+``replica.lag.time.max.ms``, and looks at its followers twice in that time. The rule judges what the
+leader knows of its followers.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ class PaceWatch:
         self._world = world
         self._failures = failures
         self._behind: dict[tuple[int, PartitionKey], dict[int, tuple[int, int]]] = {}
+        self._lagging: dict[tuple[int, PartitionKey], tuple[int, dict[int, tuple[int, int]]]] = {}
+        """The same for topics that wait for the whole ISR, with the leader epoch."""
         world.on_emit.append(self._on_emit)
         world.on_trace.append(self._on_trace)
 
@@ -40,6 +44,8 @@ class PaceWatch:
         if event.kind == "start":
             for place in [place for place in self._behind if place[0] == host.id]:
                 del self._behind[place]
+            for place in [place for place in self._lagging if place[0] == host.id]:
+                del self._lagging[place]
 
     def _on_emit(self, host: Host) -> None:
         node = host.node
@@ -48,6 +54,8 @@ class PaceWatch:
         for partition in node.broker.data.core.partitions.values():
             if partition.settings.quorum:
                 self._judge(host, partition)
+            elif partition.leading or (host.id, partition.key) in self._lagging:
+                self._judge_lag(host, partition)
 
     def _judge(self, host: Host, partition: Partition) -> None:
         place, in_sync, now = (host.id, partition.key), partition.in_sync, self._world.now
@@ -69,6 +77,31 @@ class PaceWatch:
                     f"{host.name} keeps {broker} in the ISR of {name_of(partition.key)}, which ends"
                     f" at {remote.end} for {(now - since) / 1_000_000:.3f} s after a majority"
                     f" reached {target}",
+                )
+
+    def _judge_lag(self, host: Host, partition: Partition) -> None:
+        place, in_sync, now = (host.id, partition.key), partition.in_sync, self._world.now
+        log, epoch = partition.log, partition.assignment.leader_epoch
+        known = self._lagging.get(place)
+        if log is None or not partition.leading or in_sync.pending is not None:
+            self._lagging.pop(place, None)
+            return
+        if known is None or known[0] != epoch:
+            known = self._lagging[place] = epoch, {}
+        behind, lag_us = known[1], partition.with_.lag_us
+        for broker, remote in in_sync.remotes.items():
+            since, target = behind.get(broker, (now, log.end))
+            if broker not in in_sync.isr or remote.end >= log.end:
+                behind.pop(broker, None)
+            elif broker not in behind or remote.end >= target:
+                behind[broker] = now, log.end
+            elif host.waited(since, now, STEPS_US) > lag_us + lag_us // 2:
+                self._failures.add(
+                    "L13",
+                    now,
+                    f"{host.name} keeps {broker} in the ISR of {name_of(partition.key)}, which ends"
+                    f" at {remote.end} for {(now - since) / 1_000_000:.3f} s after the leader"
+                    f" reached {target}; it may lag behind for {lag_us / 1_000_000:.3f} s",
                 )
 
 

@@ -108,7 +108,8 @@ class PartitionService:
         """Return the partitions that have a candidate and do not serve, each with a reason.
 
         A partition serves when its leader leads, all replicas are in the ISR and have its whole
-        log, which begins at the same offset, and all of it is committed.
+        log, and all of it is committed. No replica begins earlier. One that led before may begin
+        later: it deleted records by itself, and a log start goes from leaders to followers only.
         """
         nodes = (host.node for host in self._brokers.values())
         images = [node.image.stable for node in nodes if isinstance(node, Node)]
@@ -146,5 +147,5 @@ class PartitionService:
         if behind:
             return f"has replicas {behind} that lag behind"
         starts = {each: log.start for each, log in self._logs.replicas(key)}
-        older = [each for each in replicas if starts.get(each) != partition.log.start]
-        return f"has replicas {older} that do not begin at {partition.log.start}" if older else ""
+        older = [each for each in replicas if starts.get(each, 0) < partition.log.start]
+        return f"has replicas {older} that begin before {partition.log.start}" if older else ""

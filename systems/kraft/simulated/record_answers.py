@@ -62,7 +62,7 @@ class RecordAnswers:
     def _fail(self, rule: str, explanation: str) -> None:
         self._failures.add(rule, self._world.now, explanation)
 
-    def read(self, message: RecordMessage) -> None:
+    def read(self, host: Host, message: RecordMessage) -> None:
         """Note the batches of a client's request when a broker reads it."""
         event = message.call.event if message.call is not None else None
         if isinstance(event, ProduceReceived):
@@ -140,6 +140,8 @@ class RecordAnswers:
             self._fail("D14", f"{where} with {size} replicas in sync")
         if partition.leading and partition.hw < offset + batch.count:
             self._fail("D1", f"{where}, above its high watermark {partition.hw}")
+        elif key not in self._watch.lost and not self._is_committed(partition, batch, offset):
+            self._fail("D1", f"{where}, where no leader has committed this batch")
         known = self._acked.setdefault(sent, offset)
         other = self._offsets.setdefault((key, offset), sent)
         if key not in self._watch.lost:
@@ -147,6 +149,13 @@ class RecordAnswers:
                 self._fail("D2", f"{where} for the batch that it acknowledged at {known}")
             if other != sent:
                 self._fail("D2", f"{where} for two batches")
+
+    def _is_committed(self, partition: Partition, batch: Batch, offset: int) -> bool:
+        """Whether a leader has committed ``batch`` at ``offset``, or records there were deleted."""
+        if partition.log is not None and offset < partition.log.start:
+            return True
+        found = self._watch.committed_at(partition.key, offset)
+        return found is not None and found[3] == batch.crc
 
     def _committed(self, key: PartitionKey, batch: Batch) -> None:
         """D4: a committed batch was sent, and its producer was not told that it is nowhere."""

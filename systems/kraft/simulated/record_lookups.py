@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from kraftwreck.nodes.log.batch import BatchError, parse_header, split_batches
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication.events import (
@@ -18,10 +19,11 @@ from kraftwreck.nodes.replication.events import (
     FetchPart,
     FetchReceived,
     ListOffsetsReceived,
+    LogOpened,
     ProduceReceived,
 )
 from kraftwreck.nodes.replication.headers import PartitionKey
-from kraftwreck.nodes.replication.partition import CONSUMER, Partition
+from kraftwreck.nodes.replication.partition import CONSUMER, EARLIEST, LATEST, Partition
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
@@ -31,6 +33,7 @@ from kraftwreck.systems.kraft.simulated.record_logs import RecordLog, disk_of_re
 from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch
 
 UNDEFINED = (-1, -1)
+_ENDS = (EARLIEST, LATEST)
 
 
 class RecordLookups:
@@ -45,6 +48,9 @@ class RecordLookups:
         """By host, its life and session: the partitions that the session has."""
         self._empty: dict[tuple[int, int, int], dict[PartitionKey, FetchPart]] = {}
         """By session: the partitions that its last answer left out, although it had records."""
+        self._opened: set[int] = set()
+        """Hosts whose last step opened a log: requests that waited for it change its ends."""
+        world.on_step.append(self._on_step)
         record_traffic(world).on_answer.append(self.answered)
 
     def answered(self, host: Host, message: RecordMessage, effect: Any, body: Any) -> None:
@@ -55,13 +61,19 @@ class RecordLookups:
         elif isinstance(event, FetchReceived) and isinstance(effect, out.ReplyFetch):
             self._fetched(host, event, effect, body)
         elif isinstance(event, ListOffsetsReceived) and isinstance(effect, out.ReplyListOffsets):
-            self._listed(host, effect, body)
+            self._listed(host, event, effect, body)
         elif isinstance(event, EpochEndsReceived) and isinstance(effect, out.ReplyEpochEnds):
             self._ended(host, event, effect)
         elif isinstance(event, DeleteRecordsReceived) and isinstance(
             effect, out.ReplyDeleteRecords
         ):
             self._deleted(host, event, effect)
+
+    def _on_step(self, host: Host, event: Any) -> None:
+        if type(event) is LogOpened:
+            self._opened.add(host.id)
+        else:
+            self._opened.discard(host.id)
 
     def _fail(self, rule: str, explanation: str) -> None:
         self._failures.add(rule, self._world.now, explanation)
@@ -126,8 +138,12 @@ class RecordLookups:
 
     # --- ListOffsets and OffsetForLeaderEpoch ---------------------------------------------------
 
-    def _listed(self, host: Host, effect: out.ReplyListOffsets, body: Any) -> None:
-        """D13: the offset of a time is that of the first record of this time or later."""
+    def _listed(
+        self, host: Host, event: ListOffsetsReceived, effect: out.ReplyListOffsets, body: Any
+    ) -> None:
+        """D13: the earliest offset is the start of the log, the latest its high watermark. That of
+        a time is the first record of this time or later."""
+        asked = {key: timestamp for key, timestamp, _ in event.parts}
         node: Any = host.node
         topics = node.image.stable.topics
         offsets = {
@@ -139,6 +155,17 @@ class RecordLookups:
         for told in effect.parts:
             led = self._led(host, told.key)
             lookup = told.lookup
+            ends = asked.get(told.key) in _ENDS and host.id not in self._opened
+            if told.error == errors.NONE and led is not None and ends:
+                end = led[0].hw if event.replica_id == CONSUMER else led[1].end
+                least = led[1].start if asked[told.key] == EARLIEST else end
+                if told.offset != least:
+                    which = "begins" if asked[told.key] == EARLIEST else "ends"
+                    self._fail(
+                        "D13",
+                        f"{host.name} says that {name_of(told.key)} {which} at {told.offset}, not"
+                        f" {least}",
+                    )
             if told.error != errors.NONE or lookup is None or led is None or lookup.timestamp < 0:
                 continue
             expected = _first_since(led[1], lookup)
@@ -182,8 +209,27 @@ class RecordLookups:
                 self._judge_part(host, wanted[key], part)
             elif part.error == errors.NONE:
                 self._fail("D5", f"{host.name} returns {name_of(key)}, which no fetch asked for")
+        self._judge_records(host, wanted, body)
         if event.replica_id == CONSUMER:
             self._judge_silence(host, place, wanted, effect, body)
+
+    def _judge_records(
+        self, host: Host, wanted: dict[PartitionKey, FetchPart], body: dict[str, Any]
+    ) -> None:
+        """D2: the batches that a fetch gets are those of the log, from the offset on."""
+        node: Any = host.node
+        topics = node.image.stable.topics
+        for topic in body["responses"]:
+            named = topics.get(topic.get("topic"))
+            topic_id = topic.get("topic_id") or (named.topic_id if named is not None else b"")
+            for part in topic["partitions"]:
+                key = topic_id, part["partition_index"]
+                led = self._led(host, key)
+                if led is None or key not in wanted or not part["records"]:
+                    continue
+                error = _wrong_records(led[1], wanted[key].offset, part["records"])
+                if error:
+                    self._fail("D2", f"{host.name} answers a fetch of {name_of(key)} {error}")
 
     def _judge_part(self, host: Host, asked: FetchPart, told: out.ReadPart) -> None:
         """D7, D11: a fetch is answered from this offset of this history, or not at all."""
@@ -194,6 +240,10 @@ class RecordLookups:
         where = f"{host.name} answers a fetch of {name_of(asked.key)} at {asked.offset}"
         if told.log_start > log.start:
             self._fail("D11", f"{where} with the log start {told.log_start}, not {log.start}")
+        if told.high_watermark != partition.hw:
+            self._fail(
+                "D5", f"{where} with high watermark {told.high_watermark}, not {partition.hw}"
+            )
         epoch, end = _end_of(partition, log, asked.last_fetched_epoch)
         diverges = epoch < asked.last_fetched_epoch or end < asked.offset
         if asked.last_fetched_epoch >= 0 and (told.diverging is not None) != diverges:
@@ -243,6 +293,23 @@ class RecordLookups:
                     f" they are committed to {end}",
                 )
         self._empty[place] = left
+
+
+def _wrong_records(log: RecordLog, offset: int, records: bytes) -> str:
+    """Return what is wrong with the answer to a fetch at ``offset``, "" if nothing is."""
+    expected = offset
+    try:
+        for batch in split_batches(records):
+            header = parse_header(batch)
+            if header.base_offset > expected or header.last_offset < expected:
+                return f"at {offset} with a batch from {header.base_offset}, not with {expected}"
+            known = log.at(header.base_offset)
+            if known is None or (known.crc, known.leader_epoch) != (header.crc, header.epoch):
+                return f"with another batch at {header.base_offset} than its log has"
+            expected = header.last_offset + 1
+    except BatchError as error:
+        return f"with damaged records: {error}"
+    return ""
 
 
 def _first_since(log: RecordLog, lookup: out.Lookup) -> int:

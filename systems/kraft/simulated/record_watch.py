@@ -1,4 +1,4 @@
-"""Watches the data planes of all brokers: the invariants D1 to D15 but D12, live.
+"""Watches the data planes of all brokers: the invariants D1 to D11, D15, live.
 
 A replica is judged when the disk has what its core says, before anything leaves the broker. The
 committed log of a partition is one list of batches: all below the highest high watermark of any
@@ -10,6 +10,7 @@ power excuses it: what was committed was on the disks of the whole ISR.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -37,6 +38,10 @@ Identity = tuple[int, int, int, int]
 def identity(batch: Batch) -> Identity:
     """Return offsets, leader epoch and checksum of a batch."""
     return batch.base_offset, batch.next_offset, batch.leader_epoch, batch.crc
+
+
+def _base(batch: Identity) -> int:
+    return batch[0]
 
 
 @dataclass(slots=True)
@@ -118,6 +123,13 @@ class RecordWatch:
             if topic.committed_in[place] < epoch:
                 return topic.committed[place][1]
         return 0
+
+    def committed_at(self, key: PartitionKey, offset: int) -> Identity | None:
+        """Return the committed batch that begins at ``offset``, None without one."""
+        committed = self.topic(key).committed
+        place = bisect_left(committed, offset, key=_base)
+        found = committed[place] if place < len(committed) else None
+        return found if found is not None and found[0] == offset else None
 
     def fail(self, rule: str, explanation: str) -> None:
         """Report that a rule does not hold."""

@@ -14,7 +14,12 @@ from kraftwreck.nodes.replication.partition import Partition
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
-from kraftwreck.systems.kraft.simulated.record_logs import disk_of_records, name_of, replicas_on
+from kraftwreck.systems.kraft.simulated.record_logs import (
+    RecordLog,
+    disk_of_records,
+    name_of,
+    replicas_on,
+)
 from kraftwreck.systems.kraft.simulated.record_watch import (
     RecordWatch,
     counted,
@@ -43,36 +48,53 @@ class ReplicaWatch:
 
     def _appended(self, host: Host, key: PartitionKey, batch: Batch) -> None:
         """D6: what a follower appends is in the log of the leader that it follows."""
-        partition = replicas_on(host).get(key)
-        if partition is None or partition.leading or key in self._watch.lost:
+        found = self._followed(host, key)
+        if found is None:
             return
-        epoch = partition.assignment.leader_epoch
-        leader = self._hosts.get(self._watch.topic(key).leaders.get(epoch, -1))
-        if leader is None:
-            return
-        led = replicas_on(leader).get(key)
-        if led is None or not led.leading or led.assignment.leader_epoch != epoch:
-            return
-        log = self._watch.logs.of(leader.id, key)
-        if log is None or key in disk_of_records(leader).logs.full:
-            return
-        if batch.base_offset < log.start or not self._watch.logs.lossless(leader, key):
-            return
-        known = log.at(batch.base_offset)
-        if known is None or identity(known) != identity(batch):
+        leader, log, epoch = found
+        where = f"which {leader.name}, its leader in epoch {epoch}, does not have"
+        if batch.base_offset >= log.start and not _has(log, batch):
             self._fail(
                 "D6",
                 f"{host.name} appends a batch of epoch {batch.leader_epoch} at"
-                f" {batch.base_offset} of {name_of(key)}, which {leader.name}, its leader in epoch"
-                f" {epoch}, does not have",
+                f" {batch.base_offset} of {name_of(key)}, {where}",
+            )
+        own = self._watch.logs.of(host.id, key)
+        before = own.batches[-2] if own is not None and len(own.batches) > 1 else None
+        if before is not None and before.base_offset >= log.start and not _has(log, before):
+            self._fail(
+                "D6",
+                f"{host.name} appends a batch of {name_of(key)} after one of epoch"
+                f" {before.leader_epoch} at {before.base_offset}, {where}",
             )
 
+    def _followed(self, host: Host, key: PartitionKey) -> tuple[Host, RecordLog, int] | None:
+        """Return the leader that a replica follows, its log and epoch; None if the replica follows
+        nobody, or a log that is not certain."""
+        partition = replicas_on(host).get(key)
+        if partition is None or partition.leading or key in self._watch.lost:
+            return None
+        epoch = partition.assignment.leader_epoch
+        leader = self._hosts.get(self._watch.topic(key).leaders.get(epoch, -1))
+        if leader is None:
+            return None
+        led = replicas_on(leader).get(key)
+        if led is None or not led.leading or led.assignment.leader_epoch != epoch:
+            return None
+        log = self._watch.logs.of(leader.id, key)
+        if log is None or key in disk_of_records(leader).logs.full:
+            return None
+        return (leader, log, epoch) if self._watch.logs.lossless(leader, key) else None
+
     def _cut(self, host: Host, key: PartitionKey, removed: list[Batch]) -> None:
-        """D1: no committed batch is cut."""
+        """D1: no committed batch is cut. D6: nor one that the leader has."""
         partition = replicas_on(host).get(key)
         if not removed or partition is None or key in self._watch.lost:
             return
         where = f"{host.name} cuts {name_of(key)} at {removed[0].base_offset}"
+        found = self._followed(host, key)
+        if found is not None and _has(found[1], removed[0]):
+            self._fail("D6", f"{where}, where {found[0].name}, its leader, has the same batch")
         if partition.leading:
             self._fail("D6", f"{where} although it leads epoch {partition.assignment.leader_epoch}")
         leader = self._hosts.get(partition.assignment.leader)
@@ -96,6 +118,11 @@ class ReplicaWatch:
                         f"{host.name} leaves the high watermark of {name_of(key)} at"
                         f" {partition.hw}, where its replicas allow {allowed}",
                     )
+
+
+def _has(log: RecordLog, batch: Batch) -> bool:
+    known = log.at(batch.base_offset)
+    return known is not None and identity(known) == identity(batch)
 
 
 def _full(host: Host) -> frozenset[PartitionKey]:

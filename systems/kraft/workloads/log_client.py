@@ -5,6 +5,7 @@ A key of the workload is a partition of a topic, which the client that first nee
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -71,7 +72,7 @@ class LogClient:
     ``producer`` is its (id, epoch), None before it has one. ``sequences`` has the next sequence
     number of each key, ``assigned`` the keys that it polls, ``ended`` the leader epoch in which it
     learned the end of each key. ``sessions`` has its fetch session at each broker, ``ids`` the ids
-    of topics.
+    of topics, ``batches`` the last batches of its producer by key.
     """
 
     state: ClientState
@@ -83,6 +84,7 @@ class LogClient:
     ended: dict[int, int] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
     ids: dict[str, bytes] = field(default_factory=dict)
+    batches: dict[int, deque[bytes]] = field(default_factory=dict)
 
     def draw(self, bound: int, purpose: str) -> int:
         """Return a number below ``bound``, another one at each call."""
@@ -110,9 +112,21 @@ class LogClient:
             self.leaders[key] = Leader(None, known.epoch)
 
     def new_producer(self) -> None:
-        """Give the producer id up: an abandoned batch of it may still be appended."""
-        self.producer = None
-        self.sequences.clear()
+        """Begin again with the next epoch of the producer, as real clients do (KIP-360), or with
+        another id: an abandoned batch may still be appended."""
+        if self.producer is not None and draw_below(2, self.state.seed, "bump", *self.producer):
+            self.next_epoch()
+        else:
+            self.producer = None
+            self.sequences.clear()
+            self.batches.clear()
+
+    def next_epoch(self) -> None:
+        """Raise the epoch of the producer, if there is one: its sequence numbers begin again."""
+        if self.producer is not None:
+            self.producer = self.producer[0], self.producer[1] + 1
+            self.sequences.clear()
+            self.batches.clear()
 
 
 def log_client(state: ClientState) -> LogClient:

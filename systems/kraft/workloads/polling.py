@@ -29,6 +29,9 @@ WAIT_MS: Final = 100
 LARGEST: Final = 1 << 20
 EARLIEST: Final = -2
 LATEST: Final = -1
+OLD_PERCENT: Final = 4
+"""How often a request of a session arrives a second time, late, as by a retry of the network. Its
+answer is ignored; the session must be as it was."""
 MOST_WAITS: Final = 40
 """How often a final poll waits for records of one key that do not come."""
 
@@ -141,6 +144,9 @@ def _fetch(
         session.session_id = answer.response["session_id"]
         session.epoch += 1
         client.sessions[node] = session
+    old = draw_below(100, state.seed, "old request", state.thread, state.calls)
+    if body["session_epoch"] > 0 and old < OLD_PERCENT:
+        yield from ask(node, "Fetch", FETCH, body, WAIT_MS + ASK_MS)
     error = ""
     for topic in answer.response["responses"]:
         for part in topic["partitions"]:

@@ -6,10 +6,12 @@ errors which guarantee that it was not appended. No producer has two batches in 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Sequence
 from typing import Final, NamedTuple
 
 from kraftwreck.harness.client import Answer, Call, Pause
+from kraftwreck.nodes.draw import draw_below
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.systems.kraft.requests import kafka_call
 from kraftwreck.systems.kraft.workloads.controller import error_name
@@ -28,6 +30,12 @@ PRODUCE: Final = 9
 ATTEMPTS: Final = 12
 TIMEOUT_MS: Final = 1_500
 """How long a broker may wait for replicas; the client waits a little longer."""
+BUMP_PERCENT: Final = 3
+"""How often a producer raises its epoch before a batch, as after one that it has given up."""
+LATE_PERCENT: Final = 3
+"""How often an earlier batch of an idempotent producer arrives again."""
+IN_FLIGHT: Final = 5
+"""The batches that a producer may have in flight."""
 UNHEARD_PERCENT: Final = 6
 """How often an idempotent producer does not get an answer, and repeats the batch."""
 
@@ -93,9 +101,14 @@ def producer_id(client: LogClient) -> Generator[Call | Pause, Answer, bool]:
 
 def send(client: LogClient, key: int, values: Sequence[int], *, idempotent: bool) -> Sending:
     """Append ``values`` to ``key`` as one batch."""
+    state = client.state
+    if draw_below(100, state.seed, "bump", state.thread, state.calls) < BUMP_PERCENT:
+        client.next_epoch()
     if idempotent and not (yield from producer_id(client)):
         return Sent(None, "no producer id")
     numbered = None
+    if idempotent and draw_below(100, state.seed, "late", state.thread, state.calls) < LATE_PERCENT:
+        yield from _repeat(client, key)
     if idempotent:
         assert client.producer is not None
         numbered = (*client.producer, client.sequences.get(key, 0))
@@ -103,12 +116,24 @@ def send(client: LogClient, key: int, values: Sequence[int], *, idempotent: bool
     sent = yield from _deliver(client, key, batch, idempotent=idempotent)
     if idempotent and sent.offset is not None:
         client.sequences[key] = client.sequences.get(key, 0) + len(values)
+        client.batches.setdefault(key, deque(maxlen=IN_FLIGHT)).append(batch)
     elif idempotent and (sent.open or sent.error == _LOST_SEQUENCE):
         client.new_producer()
     return sent
 
 
 _LOST_SEQUENCE: Final = error_name(errors.OUT_OF_ORDER_SEQUENCE_NUMBER)
+
+
+def _repeat(client: LogClient, key: int) -> Generator[Call | Pause, Answer, None]:
+    """Send one of the last batches again, as a retry that was under way for long; its answer is
+    ignored."""
+    batches = client.batches.get(key)
+    leader = client.leaders.get(key)
+    if batches and leader is not None and leader.node is not None:
+        state = client.state
+        place = draw_below(len(batches), state.seed, "which", state.thread, state.calls)
+        yield produce_call(leader.node, key, batches[place])
 
 
 def _deliver(client: LogClient, key: int, batch: bytes, *, idempotent: bool) -> Sending:

@@ -1,0 +1,67 @@
+"""Watches the ISRs that leaders propose (D9): each member with the epoch that its fetches carried.
+
+A replica that restarts may have lost records. So the fetches of its last process say nothing about
+it, and the controller must refuse a proposal that rests on them (KIP-903). It can only if the
+proposal names the epoch of the process that fetched.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kraftwreck.nodes.replication.events import FetchReceived
+from kraftwreck.nodes.replication.headers import PartitionKey
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.network import Rpc
+from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
+from kraftwreck.systems.kraft.simulated.binding import record_traffic
+from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
+from kraftwreck.systems.kraft.simulated.record_logs import name_of
+
+UNKNOWN: Final = -1
+Place = tuple[int, int, PartitionKey, int]
+
+
+class ProposalWatch:
+    """Compares proposals with the fetches that their leaders have read."""
+
+    def __init__(self, world: World, failures: Failures) -> None:
+        self._world = world
+        self._failures = failures
+        self._fetched: dict[Place, set[int]] = {}
+        """By leader, its life, partition and follower: the broker epochs of its fetches."""
+        record_traffic(world).on_request.append(self._read)
+        world.wires.on_reply.append(self._on_reply)
+
+    def _read(self, host: Host, message: RecordMessage) -> None:
+        event = message.call.event if message.call is not None else None
+        if isinstance(event, FetchReceived) and event.replica_id >= 0:
+            for part in event.parts:
+                place = host.id, host.life, part.key, event.replica_id
+                self._fetched.setdefault(place, set()).add(event.broker_epoch)
+
+    def _on_reply(self, host: Host, rpc: Rpc, effect: Any) -> None:
+        message = rpc.message
+        if not isinstance(message, ApiMessage) or message.api != "AlterPartition":
+            return
+        if message.body["broker_id"] != rpc.source:
+            return  # A client plays a broker.
+        for topic in message.body["topics"]:
+            for part in topic["partitions"]:
+                key = topic["topic_id"], part["partition_index"]
+                for member in part["new_isr_with_epochs"]:
+                    self._judge(rpc, key, member["broker_id"], member["broker_epoch"])
+
+    def _judge(self, rpc: Rpc, key: PartitionKey, member: int, epoch: int) -> None:
+        if member == rpc.source or epoch == UNKNOWN:
+            return
+        known = self._fetched.get((rpc.source, rpc.source_life, key, member), set())
+        if epoch not in known:
+            self._failures.add(
+                "D9",
+                self._world.now,
+                f"broker {rpc.source} proposes {member} for the ISR of {name_of(key)} with epoch"
+                f" {epoch}, by which it has not fetched",
+            )

@@ -1,0 +1,135 @@
+"""Watches requests that wait at leaders (L13): each is answered by the first step that allows it.
+
+A step that makes progress wakes the requests that wait for it. One that is forgotten is answered
+later, by luck or by its time-out, and clients see a slow cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.nodes.replication import effects as out
+from kraftwreck.nodes.replication.events import FetchPart, FetchReceived, ProduceReceived
+from kraftwreck.nodes.replication.headers import Batch, PartitionKey
+from kraftwreck.nodes.replication.partition import CONSUMER
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.binding import record_traffic
+from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
+from kraftwreck.systems.kraft.simulated.record_logs import (
+    RecordLogs,
+    disk_of_records,
+    name_of,
+    replicas_on,
+)
+
+ALL: Final = -1
+"""acks=all."""
+
+
+class Reach(NamedTuple):
+    """The offsets of a partition at its leader, and the leader epoch."""
+
+    start: int
+    hw: int
+    end: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class _Process:
+    """A broker process: how many steps had effects, what it led after the last one and the last
+    but one, and after how many steps each open request was handled."""
+
+    life: int
+    steps: int = 0
+    before: dict[PartitionKey, Reach] = field(default_factory=dict)
+    now: dict[PartitionKey, Reach] = field(default_factory=dict)
+    handled: dict[int, int] = field(default_factory=dict)
+
+
+class WaitWatch:
+    """Judges the brokers of ``world``; ``logs`` are the logs on their disks."""
+
+    def __init__(self, world: World, failures: Failures, logs: RecordLogs) -> None:
+        self._world = world
+        self._failures = failures
+        self._logs = logs
+        self._processes: dict[int, _Process] = {}
+        world.on_step.append(self._on_step)
+        world.on_emit.append(self._on_emit)
+        record_traffic(world).on_answer.append(self._answered)
+
+    def _of(self, host: Host) -> _Process:
+        known = self._processes.get(host.id)
+        if known is None or known.life != host.life:
+            known = self._processes[host.id] = _Process(host.life)
+        return known
+
+    def _on_step(self, host: Host, event: Any) -> None:
+        if type(event) is FetchReceived or type(event) is ProduceReceived:
+            process = self._of(host)
+            process.handled[event.token] = process.steps
+
+    def _on_emit(self, host: Host) -> None:
+        replicas = replicas_on(host)
+        if replicas:
+            process = self._of(host)
+            process.steps += 1
+            process.before = process.now
+            process.now = {
+                key: Reach(each.log.start, each.hw, each.log.end, each.assignment.leader_epoch)
+                for key, each in replicas.items()
+                if each.leading and each.log is not None
+            }
+
+    def _answered(self, host: Host, message: RecordMessage, effect: Any, body: Any) -> None:
+        event = message.call.event if message.call is not None else None
+        if not isinstance(event, FetchReceived | ProduceReceived):
+            return
+        process = self._of(host)
+        handled = process.handled.pop(event.token, process.steps)
+        if process.steps - 1 <= handled:
+            return  # It was answered by the step that handled it, or by the next one.
+        if isinstance(event, ProduceReceived):
+            self._produced(host, process, event, effect)
+            return
+        for part in event.parts:
+            reach = process.before.get(part.key)
+            if reach is not None and event.min_bytes <= 1 and _has_more(event, part, reach):
+                what = f"a fetch at {part.offset}, and has records to {reach.end}"
+                self._fail(host, part.key, what)
+
+    def _produced(self, host: Host, process: _Process, event: ProduceReceived, effect: Any) -> None:
+        """Judge requests with one batch: others wait until all of them are replicated."""
+        if not isinstance(effect, out.ReplyProduce) or event.acks != ALL:
+            return
+        if len(event.batches) != 1 or len(effect.parts) != 1:
+            return
+        (key, batch), error = event.batches[0], effect.parts[0].error
+        reach, end = process.before.get(key), self._end_of(host, key, batch)
+        ended = error in (errors.NONE, errors.REQUEST_TIMED_OUT)
+        if ended and reach is not None and end is not None and end <= reach.hw:
+            self._fail(host, key, f"a produce up to {end}, committed to {reach.hw}")
+
+    def _end_of(self, host: Host, key: PartitionKey, batch: Batch) -> int | None:
+        log = self._logs.of(host.id, key)
+        for each in reversed(log.batches if log is not None else ()):
+            if (each.crc, each.producer_id) == (batch.crc, batch.producer_id):
+                return each.next_offset
+        return None
+
+    def _fail(self, host: Host, key: PartitionKey, what: str) -> None:
+        if key not in disk_of_records(host).logs.full:
+            self._failures.add(
+                "L13", self._world.now, f"{host.name} lets wait for {name_of(key)} {what}"
+            )
+
+
+def _has_more(event: FetchReceived, part: FetchPart, reach: Reach) -> bool:
+    """Whether a leader with ``reach`` had records for this part of a fetch."""
+    end = reach.hw if event.replica_id == CONSUMER else reach.end
+    return part.leader_epoch in (-1, reach.epoch) and reach.start <= part.offset < end

@@ -1,0 +1,324 @@
+"""Rules about the state of replicas and about refusals: each is broken by a planted bug."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kraftwreck.nemesis.inject import Injector
+from kraftwreck.nodes.log.partition.settings import LogSettings
+from kraftwreck.nodes.protocol.errors import NONE, NOT_ENOUGH_REPLICAS
+from kraftwreck.nodes.replication import effects as out
+from kraftwreck.nodes.replication import following, producers
+from kraftwreck.nodes.replication.events import UNLIMITED, Assignment, FetchReceived, Settings
+from kraftwreck.nodes.replication.flushing import Durability
+from kraftwreck.nodes.replication.following import Following
+from kraftwreck.nodes.replication.headers import Batch
+from kraftwreck.nodes.replication.in_sync import InSync
+from kraftwreck.nodes.replication.log_view import LogView
+from kraftwreck.nodes.replication.partition import CONSUMER, Appended, Partition
+from kraftwreck.nodes.replication.producers import Producers
+from kraftwreck.nodes.replication.replicas import Replicas
+from kraftwreck.nodes.replication.requests import Fetching, Producing
+from kraftwreck.nodes.replication.sessions import Sessions
+from kraftwreck.nodes.server.partition_files import PartitionFiles
+from kraftwreck.simulation.disk import ROOT
+from kraftwreck.simulation.filesystem import Filesystem
+from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
+from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
+from kraftwreck.systems.kraft.simulated.record_logs import replicas_on
+from kraftwreck.systems.kraft.simulated.run import simulate
+from kraftwreck.systems.kraft.workloads.log_client import FLUSH_MS, flush_configs
+from kraftwreck.systems.kraft.workloads.produce import WORKLOAD
+from tests.replication.test_planted import truncates_to_the_high_watermark
+from tests.simulation.test_record_rules import RUNS, campaign, runs
+
+pytestmark = pytest.mark.interpreted
+
+Patch = pytest.MonkeyPatch
+
+
+def refuses_in_vain(patch: Patch) -> None:
+    append = Partition.append
+
+    def planted(self: Partition, batch: Batch, acks: int) -> Appended:
+        refused = batch.crc % 7 == 0 and self.leading
+        return Appended(NOT_ENOUGH_REPLICAS) if refused else append(self, batch, acks)
+
+    patch.setattr(Partition, "append", planted)
+
+
+def answers_long_polls_at_once(patch: Patch) -> None:
+    """Only those of consumers: followers would keep the brokers busy."""
+    enough = Fetching._is_enough
+
+    def planted(self: Fetching, reads: tuple[out.ReadPart, ...]) -> bool:
+        return self._event.replica_id == CONSUMER or enough(self, reads)
+
+    patch.setattr(Fetching, "_is_enough", planted)
+
+
+def remembers_no_producer(patch: Patch) -> None:
+    """Producers are noted, but only with their first batch."""
+    append = Producers.append
+
+    def planted(self: Producers, batch: Batch) -> None:
+        if batch.base_sequence == 0:
+            append(self, batch)
+
+    patch.setattr(Producers, "append", planted)
+
+
+def remembers_one_batch(patch: Patch) -> None:
+    """Of each producer only the last batch is known, so that older ones cannot be repeated."""
+    patch.setattr(producers, "KEPT", 1)
+
+
+def lowers_the_high_watermark(patch: Patch) -> None:
+    """A follower takes over whatever its leader says."""
+    append = Following._append
+
+    def planted(self: Following, log: LogView, part: Any, now: int) -> None:
+        append(self, log, part, now)
+        self.partition.hw = max(log.start, min(log.end, part.high_watermark) - now % 2)
+
+    patch.setattr(Following, "_append", planted)
+
+
+def vouches_before_it_flushes(patch: Patch) -> None:
+    ask = Durability.ask
+
+    def planted(self: Durability, log_end: int, now: int) -> int:
+        self.end = max(self.end, log_end)
+        return ask(self, log_end, now)
+
+    patch.setattr(Durability, "ask", planted)
+    patch.setattr(PartitionFiles, "_flush", lambda self, key, number: None)
+
+
+def keeps_slow_followers(patch: Patch) -> None:
+    patch.setattr(Partition, "maybe_shrink", lambda self: None)
+
+
+def deletes_all_closed_segments(patch: Patch) -> None:
+    def planted(self: LogView, settings: Any, high_watermark: int, wall_ms: int) -> int:
+        ends = [each.end_offset for each in self.segments if each.end_offset <= high_watermark]
+        return max(ends, default=self.start)
+
+    patch.setattr(LogView, "retained_from", planted)
+
+
+def returns_the_batch_before(patch: Patch) -> None:
+    read = PartitionFiles.read
+
+    def planted(self: PartitionFiles, key: Any, wanted: out.Slice, limit: int) -> Any:
+        start = self._replicas[key].log.start_offset
+        before = out.Slice(max(start, wanted.offset - 1), wanted.end_offset, wanted.max_bytes)
+        return read(self, key, before, limit)
+
+    patch.setattr(PartitionFiles, "read", planted)
+
+
+def acknowledges_when_deposed(patch: Patch) -> None:
+    """A leader that is deposed acknowledges what it has not replicated."""
+    outcome = Producing._outcome
+
+    def planted(self: Producing, partition: Partition | None, end: int) -> int | None:
+        deposed = partition is not None and not partition.leading
+        return NONE if deposed else outcome(self, partition, end)
+
+    patch.setattr(Producing, "_outcome", planted)
+
+
+def keeps_waiting_when_deposed(patch: Patch) -> None:
+    """A produce whose leader is deposed waits for its time-out."""
+    outcome = Producing._outcome
+
+    def planted(self: Producing, partition: Partition | None, end: int) -> int | None:
+        deposed = partition is not None and not partition.leading
+        return None if deposed else outcome(self, partition, end)
+
+    patch.setattr(Producing, "_outcome", planted)
+
+
+def answers_old_requests_of_sessions(patch: Patch) -> None:
+    resolve = Sessions.resolve
+
+    def planted(self: Sessions, event: FetchReceived) -> Any:
+        session = self._by_id.get(event.session_id)
+        if session is not None and 0 < event.session_epoch < session.epoch:
+            event = replace(event, session_epoch=session.epoch)
+        return resolve(self, event)
+
+    patch.setattr(Sessions, "resolve", planted)
+
+
+def ignores_changes_of_isrs(patch: Patch) -> None:
+    assigned = Partition.assigned
+
+    def planted(self: Partition, new: Assignment) -> None:
+        if new.leader_epoch != self.assignment.leader_epoch or self.log is None:
+            assigned(self, new)
+
+    patch.setattr(Partition, "assigned", planted)
+
+
+def fetches_again_soon(patch: Patch) -> None:
+    patch.setattr(following, "BACKOFF_US", 20_000)
+
+
+def stores_no_high_watermark(patch: Patch) -> None:
+    watermarks = Replicas.watermarks
+
+    def planted(self: Replicas) -> out.WriteHighWatermarks:
+        return out.WriteHighWatermarks(dict.fromkeys(watermarks(self).offsets, 0))
+
+    patch.setattr(Replicas, "watermarks", planted)
+
+
+def forgets_flush_ms(patch: Patch) -> None:
+    due = Durability.due
+
+    def planted(self: Durability, log_end: int, settings: Settings) -> int:
+        return due(self, log_end, replace(settings, flush_ms=UNLIMITED))
+
+    patch.setattr(Durability, "due", planted)
+
+
+def names_other_epochs(patch: Patch) -> None:
+    members = InSync.members
+
+    def planted(self: InSync, isr: Any, own: int, peers: Any) -> tuple[tuple[int, int], ...]:
+        named = members(self, isr, own, peers)
+        return tuple((each, epoch + (each != own)) for each, epoch in named)
+
+    patch.setattr(InSync, "members", planted)
+
+
+def says_an_earlier_end(patch: Patch) -> None:
+    at = Partition.offset_at
+
+    def planted(self: Partition, timestamp: int, epoch: int, replica_id: int) -> out.OffsetPart:
+        part = at(self, timestamp, epoch, replica_id)
+        return replace(part, offset=part.offset - 1) if part.offset > 0 else part
+
+    patch.setattr(Partition, "offset_at", planted)
+
+
+def wakes_no_fetch(patch: Patch) -> None:
+    """A long poll is looked at again only when its time is over."""
+    attempt = Fetching.attempt
+    began: set[int] = set()
+
+    def planted(self: Fetching, *, late: bool) -> bool:
+        first = id(self) not in began
+        began.add(id(self))
+        return (first or late) and attempt(self, late=late)
+
+    patch.setattr(Fetching, "attempt", planted)
+
+
+def wakes_no_produce(patch: Patch) -> None:
+    attempt = Producing.attempt
+    began: set[int] = set()
+
+    def planted(self: Producing, *, late: bool) -> bool:
+        first = id(self) not in began
+        began.add(id(self))
+        return (first or late or bool(self._unopened)) and attempt(self, late=late)
+
+    patch.setattr(Producing, "attempt", planted)
+
+
+PLANTED: list[tuple[Callable[[Patch], None], str]] = [
+    (refuses_in_vain, "D16"),
+    (answers_long_polls_at_once, "D16"),
+    (remembers_no_producer, "D3"),
+    (remembers_one_batch, "D3"),
+    (lowers_the_high_watermark, "D5"),
+    (vouches_before_it_flushes, "D1"),
+    (keeps_slow_followers, "L13"),
+    (deletes_all_closed_segments, "D11"),
+    (returns_the_batch_before, "D2"),
+    (acknowledges_when_deposed, "D1"),
+    (truncates_to_the_high_watermark, "D6"),
+    (keeps_waiting_when_deposed, "D16"),
+    (answers_old_requests_of_sessions, "D16"),
+    (ignores_changes_of_isrs, "D17"),
+    (fetches_again_soon, "L8"),
+    (stores_no_high_watermark, "D5"),
+    (names_other_epochs, "D9"),
+    (wakes_no_fetch, "L13"),
+    (wakes_no_produce, "L13"),
+    (says_an_earlier_end, "D13"),
+]
+
+
+@pytest.mark.parametrize(("plant", "rule"), PLANTED, ids=[f"{p.__name__}-{r}" for p, r in PLANTED])
+def test_a_planted_bug_breaks_its_rule(
+    plant: Callable[[Patch], None], rule: str, monkeypatch: Patch
+) -> None:
+    plant(monkeypatch)
+    found: set[str] = set()
+    for run in runs():
+        found |= {failure.type for failure in run.failures}
+        if rule in found:
+            return
+    pytest.fail(f"{RUNS} runs broke {sorted(found)}, not {rule}")
+
+
+def test_a_late_flush_breaks_d1(monkeypatch: Patch) -> None:
+    forgets_flush_ms(monkeypatch)
+    drawn = campaign("partition", "kill")
+    for seed in range(2 * RUNS):
+        if FLUSH_MS in flush_configs(seed):
+            options, knobs = drawn.options(seed), drawn.knobs(seed)
+            run = simulate(options, WORKLOAD, drawn.schedule(seed), Injector, knobs=knobs)
+            if any("has not flushed" in failure.explanation for failure in run.failures):
+                return
+    pytest.fail("no run was found")
+
+
+def test_a_replica_may_begin_later_than_its_leader_and_not_earlier(monkeypatch: Patch) -> None:
+    """One that led before has deleted records by itself."""
+    services: list[PartitionService] = []
+    began = PartitionService.__init__
+
+    def kept(self: PartitionService, world: Any, failures: Any, logs: Any) -> None:
+        began(self, world, failures, logs)
+        services.append(self)
+
+    monkeypatch.setattr(PartitionService, "__init__", kept)
+    assert next(iter(runs())).failures == []
+    (service,) = services
+    assert service.unsettled() == []
+    key, leader = next(
+        (key, host)
+        for host in service._brokers.values()
+        for key, partition in replicas_on(host).items()
+        if partition.leading and partition.hw > 0
+    )
+    (follower, *_) = [log for host, log in service._logs.replicas(key) if host != leader.id]
+    follower.start += 1
+    assert service.unsettled() == []
+    follower.start -= 2
+    assert "begin before" in service.unsettled()[0]
+
+
+def test_a_log_is_uncertain_after_an_operation_that_failed(monkeypatch: Patch) -> None:
+    """A full disk ends a process during a truncation: a part of it is done."""
+
+    def full(self: PartitionFiles, effect: Any) -> Any:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(PartitionFiles, "carry_out", full)
+    files = Filesystem()
+    disk = DataDisk(bytes(16), settings=LogSettings(), segment_bytes=1 << 20, files=files)
+    disk._logs = PartitionFiles(ROOT, lambda topic_id: "t", LogSettings(), files)
+    with pytest.raises(OSError, match="no space left"):
+        disk.write(out.Truncate((b"t", 0), 3))
+    assert disk.interrupted == {(b"t", 0)}
