@@ -32,6 +32,8 @@ CLIENTS, COMPARES = "60", "128"
 LIMIT_S = "600"
 """The Go program gives up after these seconds."""
 MOST_RUNS = 20
+PACE = ("--interval", "1", "--rate", "100")
+"""Storms come one after the other, as the kills of the Go program."""
 PROGRAM = "etcd-differ"
 FOLDER = "etcd_differ"
 INVALID = 1
@@ -63,7 +65,7 @@ def ours(test: Test, first: int) -> tuple[float, int]:
     for count in range(1, MOST_RUNS + 1):
         with tempfile.TemporaryDirectory() as store:
             seeded = test.seeded(first + count - 1).arguments("netns")
-            command = [kraftwreck, *seeded, "--no-tables", "--store", store]
+            command = [kraftwreck, *seeded, *PACE, "--no-tables", "--store", store]
             ended = subprocess.run(command, capture_output=True, text=True, check=False)
         print(
             f"seed {first + count - 1}: exit code {ended.returncode} after"

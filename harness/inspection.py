@@ -1,8 +1,9 @@
-"""Inspection at the end of a run: each member is asked for its own state and position.
+"""Inspection: each member is asked for its own state and position.
 
-Members are asked in rounds. A state belongs to a position if two rounds show the same of both,
-whichever was read first. The rounds end when this holds for all members at one common position, or
-when the time is over.
+That happens after each storm of faults, while the clients pause, and at the end of a run. Members
+are asked in rounds. A state belongs to a position if two rounds show the same of both, whichever
+was read first. The rounds end when this holds for all members at one common position, or when the
+time is over.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from kraftwreck.harness.patience import PATIENCE
 from kraftwreck.histories.members import Member
 
 SETTLE_S = 20.0 * PATIENCE
-"""How long members may take to arrive at one position."""
+"""How long members may take to arrive at one position at the end of a run."""
+GLANCE_S = 3.0
+"""How long they may take after a storm: the clients wait."""
 ANSWER_S = 10.0 * PATIENCE
 """How long one member may take to answer."""
-PAUSE_S = 0.5
+PAUSE_S = 0.1
 
 Ask = Callable[[str], Member | None]
 """Returns a member's state, None for one that is not held against others."""
@@ -29,18 +32,21 @@ Ask = Callable[[str], Member | None]
 def inspect(
     names: Sequence[str],
     ask: Ask,
+    settle_s: float = SETTLE_S,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Member]:
     """Return the members by name; a member that failed, or moved on, has an ``error``.
 
-    Whatever ``ask`` raises is the error of its member. None of its members: the result is empty.
+    Members may take ``settle_s`` seconds. Whatever ``ask`` raises is the error of its member. None
+    of its members: the result is empty.
     """
-    deadline = clock() + SETTLE_S
-    before = _round(names, ask)
+    deadline = clock() + settle_s
+    answer_s = min(ANSWER_S, settle_s)
+    before = _round(names, ask, answer_s)
     while before:
         sleep(PAUSE_S)
-        after = _round(names, ask)
+        after = _round(names, ask, answer_s)
         settled = {name: _settled(before[name], after[name]) for name in before if name in after}
         if _agreed(settled) or clock() >= deadline:
             return settled
@@ -66,7 +72,7 @@ def _settled(before: Member, after: Member) -> Member:
     return after
 
 
-def _round(names: Sequence[str], ask: Ask) -> dict[str, Member]:
+def _round(names: Sequence[str], ask: Ask, answer_s: float) -> dict[str, Member]:
     """Ask all members at once. One that does not answer in time keeps its thread, and an error."""
     found: dict[str, Member | None] = {}
 
@@ -82,11 +88,11 @@ def _round(names: Sequence[str], ask: Ask) -> dict[str, Member]:
         found[name] = told
 
     threads = [threading.Thread(target=answer, args=(name,), daemon=True) for name in names]
-    deadline = time.monotonic() + ANSWER_S
+    deadline = time.monotonic() + answer_s
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    silent = Member(error=f"no answer in {ANSWER_S:g} s")
+    silent = Member(error=f"no answer in {answer_s:g} s")
     told = {name: found.get(name, silent) for name in names}
     return {name: member for name, member in told.items() if member is not None}

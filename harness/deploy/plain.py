@@ -287,10 +287,10 @@ class PlainDeployed:
         """Undo every fault, and start everything if it ever served; return the failures."""
         return self._environment.restore(start=self._served)
 
-    def members(self) -> dict[str, Member]:
+    def members(self, settle_s: float) -> dict[str, Member]:
         """Return the state of each node by its own account; none if the system shows none."""
         places = {place.name: place for place in self._places}
-        return inspect(list(places), lambda name: self._system.inspect(places[name]))
+        return inspect(list(places), lambda name: self._system.inspect(places[name]), settle_s)
 
     def stop(self) -> None:
         """End all processes by their stop signals, if need be by SIGKILL."""

@@ -33,7 +33,7 @@ class Asked:
         self.now += seconds
 
     def result(self) -> dict[str, Member]:
-        return inspect(list(self.scripts), self, lambda: self.now, self.sleep)
+        return inspect(list(self.scripts), self, SETTLE_S, lambda: self.now, self.sleep)
 
 
 def test_members_that_catch_up_are_asked_until_they_agree() -> None:
@@ -89,6 +89,6 @@ def test_a_member_that_hangs_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         return None
 
     now = iter(range(0, 1000, 30))
-    told = inspect(["n1"], hanging, lambda: float(next(now)), lambda seconds: None)
+    told = inspect(["n1"], hanging, SETTLE_S, lambda: float(next(now)), lambda seconds: None)
     over.set()
     assert told["n1"].error == "no answer in 0.05 s"
