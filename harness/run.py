@@ -361,6 +361,7 @@ class TestRun:
             leader = deployed.ready(READY_S)
         except TimeoutError as error:
             self._test["recovered_s"] = None
+            self._test["unrecovered"] = str(error)
             self._say(f"the healed cluster did not recover: {error}")
             return
         self._test["recovered_s"] = round(time.monotonic() - begun, 3)

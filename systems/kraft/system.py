@@ -52,6 +52,9 @@ _WHO_LEADS: dict[str, Any] = {
     "include_topic_authorized_operations": False,
 }
 METADATA_VERSION = 12
+_PARTITIONS = 2000
+"""The most partitions that a broker describes at once."""
+_NOBODY = -1
 _ASK_TIMEOUT_MS = 700
 _POLL_S = 0.03
 _STOP_S = 0.15
@@ -68,6 +71,22 @@ A node that was away comes back to a log that begins after its own, and fetches 
 """
 CHANGES_S = 60.0
 """How long requested voter changes may take after the last fault (L6)."""
+
+
+def _described_by(broker: KafkaClient) -> list[tuple[str, dict[str, Any]]] | None:
+    """Return all partitions with their topics as ``broker`` describes them, None if it fails."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    cursor: dict[str, Any] | None = None
+    while True:
+        question = {"topics": [], "response_partition_limit": _PARTITIONS, "cursor": cursor}
+        answer = broker.call("DescribeTopicPartitions", 0, question, _ASK_TIMEOUT_MS)
+        if answer.status != "ok":
+            return None
+        for topic in answer.response["topics"]:
+            found += [(topic["name"], each) for each in topic["partitions"]]
+        cursor = answer.response["next_cursor"]
+        if cursor is None:
+            return found
 
 
 class KraftDeployment:
@@ -129,8 +148,9 @@ class KraftDeployment:
     def ready(self, timeout_s: float) -> str:
         """Wait until the cluster is ready.
 
-        One controller leads with a high watermark, every controller reports it, and every broker
-        reports all of them unfenced. Before that, wait until no voter change is in progress.
+        One controller leads with a high watermark, every controller reports it, every broker
+        reports all of them unfenced, and every partition that one of them may lead has a leader
+        (L13). Before that, wait until no voter change is in progress.
         """
         begun = time.monotonic()
         while (left := self.remote.open_changes) > 0:
@@ -145,10 +165,14 @@ class KraftDeployment:
                 wanted = self.deployment.hosts[claim[1]].node_id
                 seen = on_all(list(self._probes), self._controller_seen_by)
                 if all(controller == wanted for controller in seen.values()):
-                    fenced = self._fenced_somewhere()
-                    if not fenced:
+                    if fenced := self._fenced_somewhere():
+                        missing = f"brokers still fenced: {', '.join(fenced)}"
+                    elif (unled := self._unled()) is None:
+                        missing = "no broker describes the partitions"
+                    elif unled:
+                        missing = f"partitions without a leader: {', '.join(unled)}"
+                    else:
                         return f"leader {claim[1]} epoch {claim[0]}"
-                    missing = f"brokers still fenced: {', '.join(fenced)}"
             if time.monotonic() - begun > timeout_s:
                 named = f"{claim[1]} leads epoch {claim[0]}" if claim else "there is no leader"
                 raise TimeoutError(f"{missing} after {timeout_s:g} s ({named})")
@@ -170,6 +194,24 @@ class KraftDeployment:
         return (
             {b["node_id"] for b in answer.response["brokers"]} if answer.status == "ok" else set()
         )
+
+    def _unled(self) -> list[str] | None:
+        """Return the partitions of these brokers that have a candidate, but no leader.
+
+        None if no broker describes all partitions.
+        """
+        brokers = {self.deployment.hosts[name].node_id for name in self._broker_probes}
+        for client in self._broker_probes.values():
+            partitions = _described_by(client)
+            if partitions is not None:
+                return [
+                    f"{topic}-{each['partition_index']}"
+                    for topic, each in partitions
+                    if each["leader_id"] == _NOBODY
+                    and brokers.issuperset(each["replica_nodes"])
+                    and (each["isr_nodes"] or each["eligible_leader_replicas"])
+                ]
+        return None if brokers else []
 
     def _claim(self, clients: Mapping[str, KafkaClient]) -> tuple[int, str] | None:
         """Return (epoch, node) of the highest claim to lead with a high watermark."""
