@@ -89,6 +89,14 @@ def _described_by(broker: KafkaClient) -> list[tuple[str, dict[str, Any]]] | Non
             return found
 
 
+def _may_be_led(partition: dict[str, Any]) -> bool:
+    """Return whether a live replica may lead: one in sync, eligible, or the last known leader."""
+    if partition["isr_nodes"] or partition["eligible_leader_replicas"]:
+        return True
+    last = partition["last_known_elr"]
+    return len(last) == 1 and last[0] in partition["replica_nodes"]
+
+
 class KraftDeployment:
     """Running controllers and brokers (:class:`~harness.system.Deployed`)."""
 
@@ -209,7 +217,7 @@ class KraftDeployment:
                     for topic, each in partitions
                     if each["leader_id"] == _NOBODY
                     and brokers.issuperset(each["replica_nodes"])
-                    and (each["isr_nodes"] or each["eligible_leader_replicas"])
+                    and _may_be_led(each)
                 ]
         return None if brokers else []
 

@@ -47,7 +47,7 @@ class Node:
 def partition(number: int, leader: int, **changes: list[int]) -> dict[str, Any]:
     described: dict[str, Any] = {
         "partition_index": number, "leader_id": leader, "replica_nodes": [2, 3], "isr_nodes": [],
-        "eligible_leader_replicas": [],
+        "eligible_leader_replicas": [], "last_known_elr": [],
     }  # fmt: skip
     return described | changes
 
@@ -90,8 +90,9 @@ def test_a_partition_without_a_leader_is_waited_for_if_a_replica_may_lead() -> N
     assert deployed(ALL, [[led], [lost, foreign]]).ready(0.0)
     in_sync = partition(3, -1, isr_nodes=[3])
     eligible = partition(4, -1, eligible_leader_replicas=[2])
-    with pytest.raises(TimeoutError, match=r"^partitions without a leader: t-3, t-4 after"):
-        deployed(ALL, [[led, in_sync], [eligible]]).ready(0.0)
+    last = partition(5, -1, last_known_elr=[2])
+    with pytest.raises(TimeoutError, match=r"^partitions without a leader: t-3, t-4, t-5 after"):
+        deployed(ALL, [[led, in_sync], [eligible, last]]).ready(0.0)
 
 
 def test_brokers_that_describe_no_partitions_are_waited_for(
