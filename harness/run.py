@@ -270,14 +270,14 @@ class TestRun:
         return ClientSetting(thread, self._options.seed, electing, gateways)
 
     def _gateways(self) -> tuple[str, ...]:
-        """Return the nodes to which writes go: in half of the runs those that elect no leader."""
+        """Return the nodes to which writes go: the gateways in half of the runs."""
         drawn = draw_below(2, self._options.seed, "gateways") == 1
-        return self._nodes[self._layout.electing :] if drawn else self._needed_gateways()
+        return self._layout.gateways(self._nodes) if drawn else self._needed_gateways()
 
     def _needed_gateways(self) -> tuple[str, ...]:
-        """Return the nodes that elect no leader if the workload sends everything to them."""
+        """Return the gateways if the workload sends everything to them."""
         needed = getattr(self._workload, "through_gateways", False)
-        return self._nodes[self._layout.electing :] if needed else ()
+        return self._layout.gateways(self._nodes) if needed else ()
 
     def _wait(self, driver: Threads, watch: _Watch) -> None:
         limit = self._options.time_limit_s

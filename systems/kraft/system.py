@@ -30,7 +30,6 @@ from kraftwreck.systems.kraft.client import KafkaClient
 from kraftwreck.systems.kraft.java_client import JavaClient
 from kraftwreck.systems.kraft.librdkafka import Librdkafka
 from kraftwreck.systems.kraft.options import (
-    CONTROLLER,
     JAVA,
     LIBRDKAFKA,
     PRODUCE,
@@ -42,7 +41,7 @@ from kraftwreck.systems.kraft.records import Foreign, Records
 from kraftwreck.systems.kraft.remote.deployment import Deployment
 from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
 from kraftwreck.systems.kraft.remote.settings import Settings
-from kraftwreck.systems.kraft.requests import PROTOCOL
+from kraftwreck.systems.kraft.requests import PROTOCOL, addressed
 from kraftwreck.systems.kraft.workloads.produce import ProduceWorkload
 
 _QUORUM = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
@@ -110,16 +109,17 @@ class KraftDeployment:
         self._watchers = {name: self._client(name, "kraftwreck-watch") for name in controllers}
         self._broker_probes = {
             name: deployment.client(name, "kraftwreck-probe", broker=True)
-            for name, role in deployment.roles.items()
-            if role != CONTROLLER
+            for name in deployment.serving
         }
 
     def _client(self, node: str, client_id: str) -> KafkaClient:
         return self.deployment.client(node, client_id)
 
     def connect(self, node: str, client_id: str) -> Connection:
-        """Return a client's connection to ``node``, its controller if it has one."""
-        return self._client(node, client_id)
+        """Return a client's connection to ``node``: to its controller if it has one, unless the
+        name is that of its broker (:func:`~systems.kraft.requests.broker_of`)."""
+        name, broker = addressed(node)
+        return self.deployment.client(name, client_id, broker=broker)
 
     def client(self, workload: Workload, setting: ClientSetting) -> Client | BlockingClient:
         """Return the client of one thread."""
@@ -325,7 +325,8 @@ class Kraft:
         """Return how soon brokers miss each other, and what the clients' configuration allows."""
         if options.workload != PRODUCE:
             return {}
-        own = self._records.facts(options.seed, KraftOptions.of(options).brokers)
+        serving = KraftOptions.of(options).serving(options.nodes)
+        own = self._records.facts(options.seed, serving)
         return {**pace(options.seed), **own}
 
     def layout(self, options: RunOptions) -> KraftLayout:
@@ -368,9 +369,9 @@ class Kraft:
         deployment = Deployment(hosts, settings)
         try:
             deployment.install_and_start()
-            addresses = map(deployment.broker_address, deployment.brokers)
+            addresses = map(deployment.broker_address, deployment.serving)
             servers = ",".join(f"{ip}:{port}" for ip, port in addresses)
-            self._records.open(servers, own.brokers, options.seed, options.concurrency)
+            self._records.open(servers, len(deployment.serving), options.seed, options.concurrency)
             return KraftDeployment(deployment, self._records)
         except BaseException:
             with contextlib.suppress(RemoteError):
