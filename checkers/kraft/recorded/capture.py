@@ -293,9 +293,9 @@ class _Recorded:
             message = capture.api(time, -1, node, event.api, event.body, None)
             if message is None:
                 return
-            message.by_broker = event.listener != CONTROLLER_LISTENER
+            message.as_gateway = event.listener != CONTROLLER_LISTENER
             # A broker that relays an answer has defaults for what its version lacks.
-            relays = message.by_broker and event.api in FORWARDED
+            relays = message.as_gateway and event.api in FORWARDED
             if not relays or tells_all(event.api, event.version):
                 self._asked[event.token] = message
         elif isinstance(event, ApiResponseReceived) and event.body is not None:
