@@ -5,7 +5,8 @@
 The Go program ``bench/wild_systems/etcd_differ`` was written for this bug alone. It kills a member
 every second or so, compares the members after each kill, and ends with the first difference. The
 harness repeats the test of docs/wild.md (:data:`bench.wild.TESTS`) with one seed after another,
-until a checker says INVALID. Both have 60 clients, and transactions of up to 128 comparisons.
+until a checker says INVALID, at the pace of the Go program (:data:`PACE`). Both have 60 clients,
+and transactions of up to 128 comparisons.
 Seconds are those of the clock, from the start of the first process to the verdict; etcd and the Go
 program are built before. The two take turns. Prints a Markdown table with medians and their ratio.
 """
