@@ -5,7 +5,8 @@
 The Go program ``bench/wild_systems/etcd_differ`` was written for this bug alone. It kills a member
 every second or so, compares the members after each kill, and ends with the first difference. The
 harness repeats the test of docs/wild.md (:data:`bench.wild.TESTS`) with one seed after another,
-until a checker says INVALID. Both have 60 clients, and transactions of up to 128 comparisons.
+until a checker says INVALID, at the pace of the Go program (:data:`PACE`). Both have 60 clients,
+and transactions of up to 128 comparisons.
 Seconds are those of the clock, from the start of the first process to the verdict; etcd and the Go
 program are built before. The two take turns. Prints a Markdown table with medians and their ratio.
 """
@@ -32,6 +33,8 @@ CLIENTS, COMPARES = "60", "128"
 LIMIT_S = "600"
 """The Go program gives up after these seconds."""
 MOST_RUNS = 20
+PACE = ("--interval", "1", "--rate", "100")
+"""Storms come one after the other, as the kills of the Go program."""
 PROGRAM = "etcd-differ"
 FOLDER = "etcd_differ"
 INVALID = 1
@@ -63,7 +66,7 @@ def ours(test: Test, first: int) -> tuple[float, int]:
     for count in range(1, MOST_RUNS + 1):
         with tempfile.TemporaryDirectory() as store:
             seeded = test.seeded(first + count - 1).arguments("netns")
-            command = [kraftwreck, *seeded, "--no-tables", "--store", store]
+            command = [kraftwreck, *seeded, *PACE, "--no-tables", "--store", store]
             ended = subprocess.run(command, capture_output=True, text=True, check=False)
         print(
             f"seed {first + count - 1}: exit code {ended.returncode} after"

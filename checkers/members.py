@@ -1,4 +1,4 @@
-"""Members of a system that are at the same position have the same state at the end of a run.
+"""Members of a system that are at the same position have the same state.
 
 Each member shows its own state, whatever the others know, which no client may see. Without a common
 position nothing is proven: the verdict is unknown.
@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from kraftwreck.checkers.findings import Findings
 from kraftwreck.checkers.recorded.run_data import RunData
-from kraftwreck.histories.members import Member
+from kraftwreck.histories.members import Member, by_position, encoded
 from kraftwreck.histories.verdict import CheckerResult
 
 DIFFER: Final = "members-differ"
@@ -30,9 +28,7 @@ def check(run: RunData) -> CheckerResult:
     if not members:
         return CheckerResult(valid="unknown", error="no member was asked for its state")
     known = {name: member for name, member in members.items() if not member.error}
-    groups: dict[bytes, list[str]] = {}
-    for name, member in known.items():
-        groups.setdefault(_encoded(member.position), []).append(name)
+    groups = by_position(members)
     findings = Findings()
     for names in groups.values():
         for other in names[1:]:
@@ -88,9 +84,9 @@ def _differences(a: Any, b: Any, place: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _of_lists(a: list[Any], b: list[Any], place: str) -> Iterator[tuple[str, Any, Any]]:
-    if _encoded(a) == _encoded(b):
+    if encoded(a) == encoded(b):
         return
-    in_a, in_b = ({_encoded(element): element for element in each} for each in (a, b))
+    in_a, in_b = ({encoded(element): element for element in each} for each in (a, b))
     only_a = [element for text, element in in_a.items() if text not in in_b]
     only_b = [element for text, element in in_b.items() if text not in in_a]
     yield from ((place, element, _ABSENT) for element in only_a)
@@ -99,13 +95,8 @@ def _of_lists(a: list[Any], b: list[Any], place: str) -> Iterator[tuple[str, Any
         yield place, a, b  # The same elements in another order or number.
 
 
-def _encoded(value: Any) -> bytes:
-    """Return the JSON text; equal values have equal texts."""
-    return msgspec.json.encode(value, order="deterministic")
-
-
 def _text(value: Any) -> str:
     if value is _ABSENT:
         return "nothing"
-    text = _encoded(value).decode()
+    text = encoded(value).decode()
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

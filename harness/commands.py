@@ -127,7 +127,16 @@ class Heal:
     """No fault starts or ends by itself any longer."""
 
 
-Event = Begin | Ring | Ended | Stop | Abandon | FinalPhase | Seen | Struck | Undone | Heal
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The members were compared, as :class:`Compare` asked."""
+
+    now: int
+
+
+Event = (
+    Begin | Ring | Ended | Stop | Abandon | FinalPhase | Seen | Struck | Undone | Heal | Compared
+)
 
 # --- commands -------------------------------------------------------------------------------
 
@@ -201,4 +210,9 @@ class Note:
     event: FaultEvent
 
 
-Command = Record | Invoke | Renew | Drop | Abort | Wake | Strike | Undo | Note
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """Compare the members of the system; no operation begins meanwhile."""
+
+
+Command = Record | Invoke | Renew | Drop | Abort | Wake | Strike | Undo | Note | Compare

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from kraftwreck.harness.commands import (
     Command,
+    Compare,
+    Compared,
     FaultDue,
     Note,
     Seen,
@@ -23,6 +25,7 @@ from kraftwreck.harness.commands import (
 )
 from kraftwreck.harness.governor import (
     ARM,
+    COMPARE,
     FALL_BACK,
     LOOK,
     START,
@@ -64,7 +67,8 @@ class Faults:
     """Fires ``schedule``; no fault starts or continues after ``until`` (ns).
 
     ``nodes`` are the names of all nodes, in order of node id. ``out`` returns the nodes that faults
-    keep down or paused, ``counts`` the progress of the clients.
+    keep down or paused, ``counts`` the progress of the clients. With ``compares`` the members are
+    compared after each storm.
     """
 
     def __init__(
@@ -74,6 +78,8 @@ class Faults:
         out: Callable[[], Collection[str]],
         counts: Callable[[], Counts],
         until: int | None = None,
+        *,
+        compares: bool = False,
     ) -> None:
         self._schedule = list(schedule)
         self._nodes = tuple(nodes)
@@ -84,7 +90,7 @@ class Faults:
         self._ending: set[int] = set()
         self._armed: dict[str, list[Armed]] = {}  # by the kind of the awaited trace event
         self._shots: dict[int, _Shot] = {}
-        self._governor = Governor(self._schedule, self._nodes, out)
+        self._governor = Governor(self._schedule, self._nodes, out, compares=compares)
         self._governs = self._governor.governs
 
     @property
@@ -141,6 +147,8 @@ class Faults:
             self._arm(number)
         elif action == START:
             return self._strike(number)
+        elif action == COMPARE:
+            return [Compare()]
         elif action == FALL_BACK:
             fault = self._governor.fall_back(number)
             if fault is not None:
@@ -205,6 +213,12 @@ class Faults:
         self._in_force.discard(event.number)
         self._ending.discard(event.number)
         return [Note(event.event)]
+
+    def compared(self, event: Compared) -> list[Command]:
+        """Continue after a comparison of the members."""
+        if self._healed:
+            return []
+        return self._moments(self._governor.compared(event.now, self._counts()))
 
     def heal(self) -> list[Command]:
         """Start and end no fault from now on; the driver undoes all of them."""

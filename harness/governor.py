@@ -19,7 +19,7 @@ from kraftwreck.histories.fault import Fault, Storm
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.draw import draw
 
-STOP, START, ARM, FALL_BACK, LOOK = range(5)
+STOP, START, ARM, FALL_BACK, LOOK, COMPARE = range(6)
 """The actions due at a moment, in this order: faults end before others begin."""
 
 Moment = tuple[int, int, int]
@@ -76,11 +76,17 @@ class Leadership:
 class Governor:
     """Governs the faults of ``schedule`` that belong to storms, and no others.
 
-    ``out`` returns the nodes that faults keep down or paused.
+    ``out`` returns the nodes that faults keep down or paused. With ``compares`` each storm is
+    followed by a comparison of the members (:data:`COMPARE`), and the calm begins after it.
     """
 
     def __init__(
-        self, schedule: Sequence[Fault], nodes: Sequence[str], out: Callable[[], Collection[str]]
+        self,
+        schedule: Sequence[Fault],
+        nodes: Sequence[str],
+        out: Callable[[], Collection[str]],
+        *,
+        compares: bool = False,
     ) -> None:
         self._schedule = schedule
         self._out = out
@@ -92,6 +98,8 @@ class Governor:
         self._storm: Storm | None = None
         self._why = ""
         self._ends = 0
+        self._compares = compares
+        self._comparing = False
         self._calm_since = 0
         self._before, self._after = Counts(0, 0), Counts(0, 0)
         self._armed: list[Armed] = []
@@ -100,8 +108,8 @@ class Governor:
 
     @property
     def governs(self) -> bool:
-        """Whether a storm is left or in progress."""
-        return bool(self._left) or self._storm is not None
+        """Whether a storm is left or in progress, or a comparison after it."""
+        return bool(self._left) or self._storm is not None or self._comparing
 
     @property
     def armed(self) -> int:
@@ -117,13 +125,22 @@ class Governor:
             if now < self._ends or busy:
                 return [(max(now + INTERVAL, self._ends), LOOK, 0)]
             self._storm = None
+            self._comparing = self._compares
+            if self._comparing:
+                return [(now, COMPARE, 0)]
             self._calm_since, self._after = now, counts
-        if not self._left:
+        if self._comparing or not self._left:
             return []
         why = self._begins(self._left[0][0], now, counts)
         if why is None:
             return [(now + INTERVAL, LOOK, 0)]
         return self._begin(now, counts, why)
+
+    def compared(self, now: int, counts: Counts) -> list[Moment]:
+        """Begin the calm; return the next look."""
+        self._comparing = False
+        self._calm_since, self._after = now, counts
+        return [(now, LOOK, 0)]
 
     def _begins(self, storm: Storm, now: int, counts: Counts) -> str | None:
         """Return why ``storm`` begins now, None if it does not."""

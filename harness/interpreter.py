@@ -15,6 +15,8 @@ from kraftwreck.harness.commands import (
     Alarm,
     Begin,
     Command,
+    Compare,
+    Compared,
     Ended,
     Event,
     FaultDue,
@@ -36,7 +38,8 @@ class Interpreter:
     """The operations of clients and the faults of ``schedule``.
 
     ``nodes`` are the names of all nodes, in order of node id. ``out`` returns the nodes that faults
-    keep down or paused. No fault starts at or after ``until`` (ns).
+    keep down or paused. No fault starts at or after ``until`` (ns). With ``compares`` operations
+    pause after each storm, and the driver compares the members of the system.
     """
 
     def __init__(
@@ -46,9 +49,13 @@ class Interpreter:
         nodes: Sequence[str],
         out: Callable[[], Collection[str]],
         until: int | None = None,
+        *,
+        compares: bool = False,
     ) -> None:
         self.operations = operations
-        self.faults = Faults(schedule, nodes, out, lambda: operations.counts, until)
+        self.faults = Faults(
+            schedule, nodes, out, lambda: operations.counts, until, compares=compares
+        )
 
     def step(self, event: Event) -> list[Command]:
         """Return what to do after ``event``, in this order."""
@@ -69,6 +76,9 @@ class Interpreter:
                 return self.operations.stop()
             case Abandon():
                 return self.operations.abandon(event.now)
+            case Compared():
+                self.operations.resume()
+                return self.faults.compared(event)
             case FinalPhase():
                 return self.operations.final(event.now, event.planned)
             case _:
@@ -79,7 +89,10 @@ class Interpreter:
             case OperationDue():
                 return self.operations.due(now, alarm)
             case FaultDue():
-                return self.faults.due(now, alarm)
+                commands = self.faults.due(now, alarm)
+                if any(isinstance(command, Compare) for command in commands):
+                    self.operations.pause()
+                return commands
             case LimitDue():
                 return self.operations.over(alarm)
             case _:

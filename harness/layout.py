@@ -29,6 +29,11 @@ class Layout:
         """The number of hosts by role, for people."""
         return ", ".join(f"{count} x {role}" for role, count in Counter(self.roles).items())
 
+    def gateways(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the nodes to which clients may send their writes instead of to the leader: those
+        of the hosts ``names`` that elect none."""
+        return tuple(names[self.electing :])
+
     def members(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the fields of ``test.json`` about the hosts ``names``: all, those that elect a
         leader, and the role of each."""

@@ -32,6 +32,8 @@ from kraftwreck.histories.operation import FAIL, INFO, INVOKE, OK, Op, OpType
 
 POLL: Final = 200_000_000
 """Time (ns) between two attempts of a final read."""
+HELD: Final = 20_000_000
+"""Time (ns) until an operation that is due during a pause is due again."""
 FINAL_LIMIT: Final = 15_000_000_000
 """How long (ns) final reads are polled, all together."""
 
@@ -85,6 +87,7 @@ class Operations:
         self._limit = limit
         self._index = 0
         self._stopped = False
+        self._paused = False
         self._finals: list[Planned] = []
         self._reference: Completion | None = None
         self._deadline = 0
@@ -118,6 +121,14 @@ class Operations:
         """Begin no further operations."""
         self._stopped = True
         return []
+
+    def pause(self) -> None:
+        """Begin no operation until :meth:`resume`; open ones continue."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """End the pause: operations that were due meanwhile begin."""
+        self._paused = False
 
     # --- planning ---------------------------------------------------------------------
 
@@ -155,6 +166,8 @@ class Operations:
             return []
         if lane.ready is None:
             return self._plan(lane, now)
+        if self._paused:
+            return [Wake(now + HELD, alarm, "held")]
         due, lane.generator = lane.ready
         lane.ready = None
         thread = self._threads[due.thread]

@@ -10,7 +10,7 @@ import errno
 import platform
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -30,6 +30,7 @@ from kraftwreck.harness.clusters.cluster import (
     Machines,
     node_names,
 )
+from kraftwreck.harness.inspection import GLANCE_S, SETTLE_S
 from kraftwreck.harness.interpreter import Interpreter
 from kraftwreck.harness.interrupts import Interrupted, Interrupts
 from kraftwreck.harness.layout import layout_of
@@ -55,6 +56,7 @@ from kraftwreck.harness.workload import ClientSetting, Load, Workload, floor, ow
 from kraftwreck.histories import members as members_file
 from kraftwreck.histories.exit_codes import FAILED, BadInputError
 from kraftwreck.histories.fault import Fault
+from kraftwreck.histories.members import Member
 from kraftwreck.histories.reading import convert_run
 from kraftwreck.histories.store import JsonLines, RunFolder, StoreError
 from kraftwreck.nodes.draw import draw_below
@@ -235,7 +237,13 @@ class TestRun:
         )
         gateways = self._gateways()
         return Threads(
-            Interpreter(operations, self._schedule, self._nodes, lambda: injector.out),
+            Interpreter(
+                operations,
+                self._schedule,
+                self._nodes,
+                lambda: injector.out,
+                compares=isinstance(deployed, Inspected),
+            ),
             client_of=lambda thread: deployed.client(
                 self._workload, self._setting(thread, gateways)
             ),
@@ -245,6 +253,7 @@ class TestRun:
             history=history,
             faults=faults,
             clock=self._clock,
+            compare=partial(self._compare, deployed),
         )
 
     def _follow(self, deployed: Deployed, driver: Threads) -> None:
@@ -261,14 +270,14 @@ class TestRun:
         return ClientSetting(thread, self._options.seed, electing, gateways)
 
     def _gateways(self) -> tuple[str, ...]:
-        """Return the nodes to which writes go: in half of the runs those that elect no leader."""
+        """Return the nodes to which writes go: the gateways in half of the runs."""
         drawn = draw_below(2, self._options.seed, "gateways") == 1
-        return self._nodes[self._layout.electing :] if drawn else self._needed_gateways()
+        return self._layout.gateways(self._nodes) if drawn else self._needed_gateways()
 
     def _needed_gateways(self) -> tuple[str, ...]:
-        """Return the nodes that elect no leader if the workload sends everything to them."""
+        """Return the gateways if the workload sends everything to them."""
         needed = getattr(self._workload, "through_gateways", False)
-        return self._nodes[self._layout.electing :] if needed else ()
+        return self._layout.gateways(self._nodes) if needed else ()
 
     def _wait(self, driver: Threads, watch: _Watch) -> None:
         limit = self._options.time_limit_s
@@ -281,6 +290,9 @@ class TestRun:
                 return
             if driver.failure is not None:
                 raise driver.failure
+            if driver.differ:
+                self._say(f"members differ after {now:.1f} s: ending the test early")
+                return
             if now - shown >= PROGRESS_S:
                 shown = now
                 active = ", ".join(driver.injector.active) or "no faults"
@@ -308,7 +320,7 @@ class TestRun:
             if not self._disk_full:
                 self._phase("final operations", self._final_operations)
                 if isinstance(deployed, Inspected):
-                    self._phase("inspect", partial(self._inspect, deployed))
+                    self._phase("inspect", partial(self._inspect, driver, deployed))
         # From here on the harness ends the nodes, which is not judged.
         self._test["judged_until"] = self._clock()
         if isinstance(deployed, Disturbed):
@@ -349,6 +361,7 @@ class TestRun:
             leader = deployed.ready(READY_S)
         except TimeoutError as error:
             self._test["recovered_s"] = None
+            self._test["unrecovered"] = str(error)
             self._say(f"the healed cluster did not recover: {error}")
             return
         self._test["recovered_s"] = round(time.monotonic() - begun, 3)
@@ -365,9 +378,24 @@ class TestRun:
         client = self._deployed.client(self._workload, self._setting(0, self._needed_gateways()))
         self._driver.final(planned, client)
 
-    def _inspect(self, deployed: Inspected) -> None:
-        """Record what each member holds by its own account, for the checker ``members``."""
-        members = deployed.members()
+    def _compare(self, deployed: Deployed) -> bool:
+        """Return whether members differ, after a storm; record the first states that do."""
+        assert isinstance(deployed, Inspected)
+        members = deployed.members(GLANCE_S)
+        if not members_file.differ(members):
+            return False
+        self._record(members)
+        return True
+
+    def _inspect(self, driver: Threads, deployed: Inspected) -> None:
+        """Record what each member holds by its own account, for the checker ``members``.
+
+        States that differed during the test stay recorded: no later ones disprove them.
+        """
+        if not driver.differ:
+            self._record(deployed.members(SETTLE_S))
+
+    def _record(self, members: Mapping[str, Member]) -> None:
         if members:
             self._folder.write_json(members_file.FILE, msgspec.to_builtins(dict(members)))
 

@@ -59,8 +59,9 @@ class Housed(Protocol):
 class Inspected(Protocol):
     """A :class:`Deployed` whose members show their own state and position."""
 
-    def members(self) -> Mapping[str, Member]:
-        """Return them by name, once they have settled after the last operation; may be empty."""
+    def members(self, settle_s: float) -> Mapping[str, Member]:
+        """Return them by name, once they have settled, or after ``settle_s`` seconds; may be
+        empty. No client works meanwhile."""
         ...
 
 

@@ -34,6 +34,8 @@ from kraftwreck.harness.commands import (
     Alarm,
     Begin,
     Command,
+    Compare,
+    Compared,
     Drop,
     Ended,
     Event,
@@ -197,12 +199,17 @@ class Threads:
         history: JsonLines,
         faults: JsonLines,
         clock: Callable[[], int],
+        compare: Callable[[], bool] = lambda: False,
     ) -> None:
+        """``compare`` compares the members of the system, and returns whether they differ."""
         self.injector = injector
         self.errors: list[Trouble] = []
         """Failed injections and failed healing."""
         self.failure: Exception | None = None
         """Set when the recordings cannot be written or a generator fails; the run must end."""
+        self.differ = False
+        """Whether a comparison has found that members differ; the run may end."""
+        self._compare = compare
         self._interpreter = interpreter
         self._client_of = client_of
         self._connect = connect
@@ -379,6 +386,8 @@ class Threads:
                 self._pending.add(self._undoing.submit(self._undo, command))
             case Note():
                 self._note(command.event)
+            case Compare():
+                self._pending.add(self._undoing.submit(self._compared))
 
     def _worker(self, number: int) -> _Worker:
         return _Worker(number, self._client_of(number), self._connect, self._ended)
@@ -420,6 +429,13 @@ class Threads:
             self.failure = self.failure or error
             return
         self._events.put(Undone(undo.number, undone))
+
+    def _compared(self) -> None:
+        try:
+            self.differ = self._compare() or self.differ
+        except Exception as error:
+            self.failure = self.failure or error
+        self._events.put(Compared(self._clock()))
 
     def _note(self, event: FaultEvent) -> None:
         with self._recording:

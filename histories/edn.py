@@ -51,6 +51,7 @@ _NAME = re.compile(r"[A-Za-z*+!_?<>=$&%-][A-Za-z0-9.*+!_?<>=$&%/-]*")
 _INTEGER = re.compile(r"[+-]?(?:0|[1-9]\d*)N?\Z")
 _FLOAT = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d*)?(?:[eE][+-]?\d+)?M?\Z")
 _ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "b": "\b", "f": "\f"}
+_ESCAPED = str.maketrans({plain: f"\\{letter}" for letter, plain in _ESCAPES.items()})
 _CHARACTERS = {"newline": "\n", "return": "\r", "space": " ", "tab": "\t"}
 _WORDS = {"nil": None, "true": True, "false": False}
 _NUMBERS = {"Inf": math.inf, "-Inf": -math.inf, "NaN": math.nan}
@@ -361,7 +362,11 @@ def is_name(word: str) -> bool:
 
 def write(value: Any) -> str:
     """Return ``value`` as EDN text. Raises TypeError for values without an EDN form."""
-    match value:
+    match value:  # The most frequent ones first.
+        case str():
+            return f'"{value.translate(_ESCAPED)}"'
+        case Keyword():
+            return f":{value.name}"
         case None:
             return "nil"
         case bool():
@@ -374,10 +379,6 @@ def write(value: Any) -> str:
             if math.isinf(value):
                 return "##Inf" if value > 0 else "##-Inf"
             return repr(value)
-        case str():
-            return _write_string(value)
-        case Keyword():
-            return f":{value.name}"
         case Symbol():
             return value.name
         case Tagged():
@@ -391,8 +392,3 @@ def write(value: Any) -> str:
         case dict():
             return "{" + ", ".join(f"{write(k)} {write(v)}" for k, v in value.items()) + "}"
     raise TypeError(f"EDN has no form for {type(value).__name__}")
-
-
-def _write_string(value: str) -> str:
-    named = {plain: f"\\{letter}" for letter, plain in _ESCAPES.items()}
-    return '"' + "".join(named.get(char, char) for char in value) + '"'

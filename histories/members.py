@@ -1,7 +1,11 @@
-"""The state of each member of a system at the end of a run, as it says itself: ``members.json``."""
+"""The state of each member of a system, as it says itself: ``members.json``.
+
+It is the state at the end of a run, or the first one in which members were seen to differ.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,29 @@ class Member(msgspec.Struct, frozen=True):
     position: Any = None
     state: Any = None
     error: str = ""
+
+
+def by_position(members: Mapping[str, Member]) -> dict[bytes, list[str]]:
+    """Return the names of the members without an error, by the JSON text of their position."""
+    groups: dict[bytes, list[str]] = {}
+    for name, member in members.items():
+        if not member.error:
+            groups.setdefault(encoded(member.position), []).append(name)
+    return groups
+
+
+def differ(members: Mapping[str, Member]) -> bool:
+    """Return whether two members at one position have different states."""
+    return any(
+        encoded(members[name].state) != encoded(members[names[0]].state)
+        for names in by_position(members).values()
+        for name in names[1:]
+    )
+
+
+def encoded(value: Any) -> bytes:
+    """Return the JSON text of ``value``; equal values have equal texts."""
+    return msgspec.json.encode(value, order="deterministic")
 
 
 def read_members(run: Path) -> dict[str, Member] | None:

@@ -20,7 +20,8 @@ class Message(msgspec.Struct, gc=False):
     if not known. ``request`` and ``response`` are the messages of consensus as objects, those of
     other APIs as decoded bodies. Bytes of records are left out. ``records`` describes them: (base
     offset and epoch of the first batch, end offset of the last), None for none. ``sent`` is when
-    the request was sent, -1 if not known.
+    the request was sent, -1 if not known. ``as_gateway``: the replier got it on a
+    listener for clients; it may elect leaders, too.
     """
 
     time: int
@@ -31,6 +32,7 @@ class Message(msgspec.Struct, gc=False):
     response: Any = None
     records: tuple[int, int, int] | None = None
     sent: int = -1
+    as_gateway: bool = False
 
     @property
     def begun(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraftwreck.nodes.consensus.effects import Shutdown
+from kraftwreck.nodes.consensus.effects import Shutdown, Tick
 from kraftwreck.nodes.draw import draw
 from kraftwreck.simulation.binding import Binding
 from kraftwreck.simulation.host import Host
@@ -12,6 +12,8 @@ from kraftwreck.simulation.timeline import WorldError
 
 _SIGNAL = 1 << 32
 """Stands for the connection of a signal, which is independent of all connections."""
+_TIMER = _SIGNAL + 1
+"""The same for a Tick that stands for an answer."""
 
 
 def shuffle(host: Host, binding: Binding, seed: int, now: int) -> None:
@@ -20,6 +22,8 @@ def shuffle(host: Host, binding: Binding, seed: int, now: int) -> None:
     def connection(event: Any) -> tuple[bool, int]:
         if isinstance(event, Shutdown):
             return False, _SIGNAL
+        if isinstance(event, Tick):
+            return False, _TIMER
         found = binding.connection(host, event)
         if found is None:
             raise WorldError(f"{event!r} waits for {host.name}")

@@ -21,19 +21,25 @@ from kraftwreck.histories.verdict import CheckerResult
 
 @compares_nodes()
 def check(run: RunData) -> CheckerResult:
-    """Judge whether an operation succeeded within :data:`RECOVERED_NS` after the last fault.
+    """Judge whether an operation succeeded within :data:`RECOVERED_NS` after the last fault, and
+    whether the harness saw the healed cluster ready.
 
     Time without attempts does not count: final operations may wait until all nodes have
     caught up, which slow disks delay while the cluster serves. Unknown if a fault never
     ended, or if operations were not tried for that long after the last one.
     """
+    findings = Findings(run.test)
+    if unrecovered := run.test.get("unrecovered"):
+        findings.add(
+            "no-recovery", f"The healed cluster was not ready: {unrecovered}.", limit=RECOVERED
+        )
     healed, open_faults = last_heal(run.faults)
     if open_faults:
         named = ", ".join(f"{f.kind} {f.shape} ({f.id})" for f in open_faults)
-        return _unknown(f"never ended: {named}")
+        return findings.judged(f"never ended: {named}", {})
     tried = [call for call in run.calls if call.invoked >= healed]
     if not tried:
-        return _unknown("no operation was tried after the last fault ended")
+        return findings.judged("no operation was tried after the last fault ended", {})
     begun = min(call.invoked for call in tried)
     succeeded = [call for call in tried if _proves_service(call)]
     first = min((c.completed for c in succeeded if c.completed is not None), default=None)
@@ -44,16 +50,13 @@ def check(run: RunData) -> CheckerResult:
         "first_success_after_s": None if first is None else round((first - healed) / 1e9, 3),
     }
     if first is not None and first - begun <= RECOVERED_NS:
-        return CheckerResult(valid=True, stats=stats)
+        return findings.judged(None, stats)
     until = max(max(c.invoked, c.completed or 0) for c in tried)
     watched = (until - begun) / 1e9
     if until - begun < RECOVERED_NS:
-        return CheckerResult(
-            valid="unknown",
-            stats=stats,
-            error=f"nothing succeeded after the last fault, but only {watched:.1f} s were watched",
+        return findings.judged(
+            f"nothing succeeded after the last fault, but only {watched:.1f} s were watched", stats
         )
-    findings = Findings(run.test)
     leaders = [t.name for t in quorum_model(run).tracks.values() if t.state == "leader"]
     who = f"{', '.join(leaders)} led at the end" if leaders else "there was no leader at the end"
     late = "" if first is None else f"; the first success came after {(first - begun) / 1e9:.1f} s"
@@ -85,7 +88,3 @@ def _proves_service(call: Call) -> bool:
     if call.type != OK:
         return False
     return call.f != "leader" or call.value is not None
-
-
-def _unknown(why: str) -> CheckerResult:
-    return CheckerResult(valid="unknown", error=why)

@@ -37,7 +37,7 @@ from kraftwreck.harness.deploy.environment import (
     PlainEnvironment,
 )
 from kraftwreck.harness.deploy.line_clients import HelperPrograms
-from kraftwreck.harness.inspection import inspect
+from kraftwreck.harness.inspection import Inspection
 from kraftwreck.harness.options import OptionError, RunOptions
 from kraftwreck.harness.remote.session import RemoteError
 from kraftwreck.harness.run_errors import Trouble
@@ -221,6 +221,8 @@ class PlainDeployed:
         self.deployment = deployment
         self._system = system
         self._places = tuple(places)
+        named = {place.name: place for place in self._places}
+        self._inspection = Inspection(list(named), lambda name: system.inspect(named[name]))
         self._environment = PlainEnvironment(deployment, seed, lambda: system.leader(places))
         self.env: Environment = self._environment.offered()
         self._served = False
@@ -287,10 +289,9 @@ class PlainDeployed:
         """Undo every fault, and start everything if it ever served; return the failures."""
         return self._environment.restore(start=self._served)
 
-    def members(self) -> dict[str, Member]:
+    def members(self, settle_s: float) -> dict[str, Member]:
         """Return the state of each node by its own account; none if the system shows none."""
-        places = {place.name: place for place in self._places}
-        return inspect(list(places), lambda name: self._system.inspect(places[name]))
+        return self._inspection.members(settle_s)
 
     def stop(self) -> None:
         """End all processes by their stop signals, if need be by SIGKILL."""

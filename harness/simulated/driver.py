@@ -46,6 +46,7 @@ from kraftwreck.histories.operation import Op
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.draw import draw_below
 from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.timeline import WorldError
 from kraftwreck.simulation.world import World
 
 FORGETS: Final = (0, 30, 30, 100)
@@ -147,6 +148,9 @@ class VirtualDriver:
             case Undo():
                 self._feed(Undone(command.number, self._injector.stop(command.number)))
             case Note():
+                if command.event.error:
+                    # Only the simulator itself can fail here, so its run proves nothing.
+                    raise WorldError(f"fault {command.event.id}: {command.event.error}")
                 self.events.append(command.event)
             case _:
                 raise AssertionError(f"no attempt in virtual time is aborted: {command}")

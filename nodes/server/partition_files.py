@@ -509,7 +509,8 @@ class PartitionFiles:
 
     def _truncate(self, key: PartitionKey, end_offset: int) -> None:
         replica = self._replicas[key]
-        self._lower_point(replica.name, end_offset)
+        # The batch that the offset is inside of goes, too.
+        self._lower_point(replica.name, replica.log.truncated_end(end_offset))
         replica.log.truncate(end_offset)
         replica.cuts += 1
         replica.rebuild()

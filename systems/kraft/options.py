@@ -13,6 +13,7 @@ from kraftwreck.harness.own_options import NO, YES, OwnOption, OwnOptions, value
 from kraftwreck.nodes.metadata.config_keys import COMMIT_MODE, ISR, QUORUM
 from kraftwreck.nodes.metadata.image_values import COMMIT_MODE_VERSION
 from kraftwreck.systems.kraft.properties import MIN_INSYNC, UNCLEAN
+from kraftwreck.systems.kraft.requests import broker_of
 
 CONTROLLER: Final = "controller"
 BROKER: Final = "broker"
@@ -119,6 +120,12 @@ OPTIONS: Final = OwnOptions(run=_RUN, campaign=_CAMPAIGN)
 class KraftLayout(Layout):
     """Controllers, then brokers."""
 
+    def gateways(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the brokers of the hosts ``names``; if all nodes are both, their brokers."""
+        if CONTROLLER_AND_BROKER in self.roles:
+            return tuple(map(broker_of, names))
+        return Layout.gateways(self, names)
+
     def members(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the fields of ``test.json`` about the hosts, also controllers and brokers."""
         return {
@@ -163,12 +170,8 @@ class KraftOptions:
                 "--client, --properties, --min-insync, --commit-mode and --unclean are for -w"
                 " produce only"
             )
-        if options.workload != PRODUCE or mine.brokers:
+        if options.workload != PRODUCE or mine.brokers or mine.combined:
             return mine
-        if mine.combined:
-            raise OptionError(
-                "-w produce needs brokers of their own: use --brokers, not --combined"
-            )
         return replace(mine, brokers=MOST_BROKERS)
 
     @classmethod
@@ -195,6 +198,10 @@ class KraftOptions:
         if mine.combined and mine.brokers:
             raise OptionError("--combined and --brokers cannot be combined")
         return mine
+
+    def serving(self, controllers: int) -> int:
+        """Return how many nodes of a run with ``controllers`` store records."""
+        return controllers if self.combined else self.brokers
 
     def layout(self, controllers: int) -> KraftLayout:
         """Return the hosts of a run with this number of ``controllers``."""

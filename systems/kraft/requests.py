@@ -22,6 +22,19 @@ def kafka_call(
     return Call(node, KafkaRequest(api, version, body), timeout_ms)
 
 
+_BROKER: Final = "/broker"
+
+
+def broker_of(node: str) -> str:
+    """Return how clients call the broker of a node that is also a controller."""
+    return node + _BROKER
+
+
+def addressed(name: str) -> tuple[str, bool]:
+    """Return the node that clients call ``name``, and whether they mean its broker as such."""
+    return name.removesuffix(_BROKER), name.endswith(_BROKER)
+
+
 @dataclass(slots=True)
 class ClientState:
     """The state that one client keeps between operations.
@@ -42,6 +55,15 @@ class ClientState:
     topic_configs: Mapping[str, str] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
 
+    def broker(self, broker_id: int) -> str | None:
+        """Return the gateway with this broker id, None if there is none.
+
+        Brokers have the ids after those of the controllers, unless every node is both.
+        """
+        both = any(addressed(name)[1] for name in self.gateways)
+        place = broker_id - 1 if both else broker_id - 1 - len(self.nodes)
+        return self.gateways[place] if 0 <= place < len(self.gateways) else None
+
 
 class KraftClient:
     """A client (:class:`~harness.client.Client`) that carries out a workload of KRaft's own.
@@ -55,8 +77,11 @@ class KraftClient:
         self._forgets = forgets
 
     def invoke(self, op: Op) -> Invocation:
-        """Carry out ``op``."""
-        return self._workload.invoke(op, self.state)
+        """Carry out ``op``; the completion names a node by its host."""
+        completion = yield from self._workload.invoke(op, self.state)
+        if completion.node is not None:
+            completion.node = addressed(completion.node)[0]
+        return completion
 
     def reset(self) -> None:
         """Forget the leader."""

@@ -30,7 +30,6 @@ from kraftwreck.systems.kraft.client import KafkaClient
 from kraftwreck.systems.kraft.java_client import JavaClient
 from kraftwreck.systems.kraft.librdkafka import Librdkafka
 from kraftwreck.systems.kraft.options import (
-    CONTROLLER,
     JAVA,
     LIBRDKAFKA,
     PRODUCE,
@@ -42,7 +41,7 @@ from kraftwreck.systems.kraft.records import Foreign, Records
 from kraftwreck.systems.kraft.remote.deployment import Deployment
 from kraftwreck.systems.kraft.remote.environment import RemoteEnvironment
 from kraftwreck.systems.kraft.remote.settings import Settings
-from kraftwreck.systems.kraft.requests import PROTOCOL
+from kraftwreck.systems.kraft.requests import PROTOCOL, addressed
 from kraftwreck.systems.kraft.workloads.produce import ProduceWorkload
 
 _QUORUM = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
@@ -52,6 +51,9 @@ _WHO_LEADS: dict[str, Any] = {
     "include_topic_authorized_operations": False,
 }
 METADATA_VERSION = 12
+_PARTITIONS = 2000
+"""The most partitions that a broker describes at once."""
+_NOBODY = -1
 _ASK_TIMEOUT_MS = 700
 _POLL_S = 0.03
 _STOP_S = 0.15
@@ -70,6 +72,30 @@ CHANGES_S = 60.0
 """How long requested voter changes may take after the last fault (L6)."""
 
 
+def _described_by(broker: KafkaClient) -> list[tuple[str, dict[str, Any]]] | None:
+    """Return all partitions with their topics as ``broker`` describes them, None if it fails."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    cursor: dict[str, Any] | None = None
+    while True:
+        question = {"topics": [], "response_partition_limit": _PARTITIONS, "cursor": cursor}
+        answer = broker.call("DescribeTopicPartitions", 0, question, _ASK_TIMEOUT_MS)
+        if answer.status != "ok":
+            return None
+        for topic in answer.response["topics"]:
+            found += [(topic["name"], each) for each in topic["partitions"]]
+        cursor = answer.response["next_cursor"]
+        if cursor is None:
+            return found
+
+
+def _may_be_led(partition: dict[str, Any]) -> bool:
+    """Return whether a live replica may lead: one in sync, eligible, or the last known leader."""
+    if partition["isr_nodes"] or partition["eligible_leader_replicas"]:
+        return True
+    last = partition["last_known_elr"]
+    return len(last) == 1 and last[0] in partition["replica_nodes"]
+
+
 class KraftDeployment:
     """Running controllers and brokers (:class:`~harness.system.Deployed`)."""
 
@@ -83,16 +109,17 @@ class KraftDeployment:
         self._watchers = {name: self._client(name, "kraftwreck-watch") for name in controllers}
         self._broker_probes = {
             name: deployment.client(name, "kraftwreck-probe", broker=True)
-            for name, role in deployment.roles.items()
-            if role != CONTROLLER
+            for name in deployment.serving
         }
 
     def _client(self, node: str, client_id: str) -> KafkaClient:
         return self.deployment.client(node, client_id)
 
     def connect(self, node: str, client_id: str) -> Connection:
-        """Return a client's connection to ``node``, its controller if it has one."""
-        return self._client(node, client_id)
+        """Return a client's connection to ``node``: to its controller if it has one, unless the
+        name is that of its broker (:func:`~systems.kraft.requests.broker_of`)."""
+        name, broker = addressed(node)
+        return self.deployment.client(name, client_id, broker=broker)
 
     def client(self, workload: Workload, setting: ClientSetting) -> Client | BlockingClient:
         """Return the client of one thread."""
@@ -129,8 +156,9 @@ class KraftDeployment:
     def ready(self, timeout_s: float) -> str:
         """Wait until the cluster is ready.
 
-        One controller leads with a high watermark, every controller reports it, and every broker
-        reports all of them unfenced. Before that, wait until no voter change is in progress.
+        One controller leads with a high watermark, every controller reports it, every broker
+        reports all of them unfenced, and every partition that one of them may lead has a leader
+        (L13). Before that, wait until no voter change is in progress.
         """
         begun = time.monotonic()
         while (left := self.remote.open_changes) > 0:
@@ -145,10 +173,14 @@ class KraftDeployment:
                 wanted = self.deployment.hosts[claim[1]].node_id
                 seen = on_all(list(self._probes), self._controller_seen_by)
                 if all(controller == wanted for controller in seen.values()):
-                    fenced = self._fenced_somewhere()
-                    if not fenced:
+                    if fenced := self._fenced_somewhere():
+                        missing = f"brokers still fenced: {', '.join(fenced)}"
+                    elif (unled := self._unled()) is None:
+                        missing = "no broker describes the partitions"
+                    elif unled:
+                        missing = f"partitions without a leader: {', '.join(unled)}"
+                    else:
                         return f"leader {claim[1]} epoch {claim[0]}"
-                    missing = f"brokers still fenced: {', '.join(fenced)}"
             if time.monotonic() - begun > timeout_s:
                 named = f"{claim[1]} leads epoch {claim[0]}" if claim else "there is no leader"
                 raise TimeoutError(f"{missing} after {timeout_s:g} s ({named})")
@@ -170,6 +202,24 @@ class KraftDeployment:
         return (
             {b["node_id"] for b in answer.response["brokers"]} if answer.status == "ok" else set()
         )
+
+    def _unled(self) -> list[str] | None:
+        """Return the partitions of these brokers that have a candidate, but no leader.
+
+        None if no broker describes all partitions.
+        """
+        brokers = {self.deployment.hosts[name].node_id for name in self._broker_probes}
+        for client in self._broker_probes.values():
+            partitions = _described_by(client)
+            if partitions is not None:
+                return [
+                    f"{topic}-{each['partition_index']}"
+                    for topic, each in partitions
+                    if each["leader_id"] == _NOBODY
+                    and brokers.issuperset(each["replica_nodes"])
+                    and _may_be_led(each)
+                ]
+        return None if brokers else []
 
     def _claim(self, clients: Mapping[str, KafkaClient]) -> tuple[int, str] | None:
         """Return (epoch, node) of the highest claim to lead with a high watermark."""
@@ -275,7 +325,8 @@ class Kraft:
         """Return how soon brokers miss each other, and what the clients' configuration allows."""
         if options.workload != PRODUCE:
             return {}
-        own = self._records.facts(options.seed, KraftOptions.of(options).brokers)
+        serving = KraftOptions.of(options).serving(options.nodes)
+        own = self._records.facts(options.seed, serving)
         return {**pace(options.seed), **own}
 
     def layout(self, options: RunOptions) -> KraftLayout:
@@ -318,9 +369,9 @@ class Kraft:
         deployment = Deployment(hosts, settings)
         try:
             deployment.install_and_start()
-            addresses = map(deployment.broker_address, deployment.brokers)
+            addresses = map(deployment.broker_address, deployment.serving)
             servers = ",".join(f"{ip}:{port}" for ip, port in addresses)
-            self._records.open(servers, own.brokers, options.seed, options.concurrency)
+            self._records.open(servers, len(deployment.serving), options.seed, options.concurrency)
             return KraftDeployment(deployment, self._records)
         except BaseException:
             with contextlib.suppress(RemoteError):

@@ -256,3 +256,16 @@ def test_a_fault_that_never_ended_is_unknown(
     history.did(0, "write", 1)
     result = recovery.check(make_run(history, faults=make_fault(4, "pause", 1, None, "n1")))
     assert (result.valid, result.error) == ("unknown", "never ended: pause one (4)")
+
+
+def test_a_healed_cluster_that_the_harness_never_saw_ready_is_suspected(
+    history: Any, make_run: Callable[..., Any], make_fault: Callable[..., Any]
+) -> None:
+    history.time = 8
+    history.did(0, "write", 1)
+    run = make_run(history, faults=make_fault(1, "kill", 1, 5, "n1"))
+    run.test["unrecovered"] = "partitions without a leader: t-0 after 30 s"
+    assert recovery.check(run).valid == "unknown"
+    (finding,) = findings(run, recovery.check)
+    assert finding.type == "no-recovery"
+    assert "partitions without a leader: t-0 after 30 s" in finding.explanation

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from kraftwreck.harness import inspection
-from kraftwreck.harness.inspection import SETTLE_S, inspect
+from kraftwreck.harness.inspection import SETTLE_S, Inspection
 from kraftwreck.histories.members import Member
 
 Script = list[Member | Exception | object | None]
@@ -33,7 +33,7 @@ class Asked:
         self.now += seconds
 
     def result(self) -> dict[str, Member]:
-        return inspect(list(self.scripts), self, lambda: self.now, self.sleep)
+        return Inspection(list(self.scripts), self, lambda: self.now, self.sleep).members()
 
 
 def test_members_that_catch_up_are_asked_until_they_agree() -> None:
@@ -83,12 +83,16 @@ def test_systems_that_show_nothing_cost_no_time() -> None:
 def test_a_member_that_hangs_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspection, "ANSWER_S", 0.05)
     over = threading.Event()
+    questions: list[str] = []
 
     def hanging(name: str) -> Member | None:
+        questions.append(name)
         over.wait()
         return None
 
-    now = iter(range(0, 1000, 30))
-    told = inspect(["n1"], hanging, lambda: float(next(now)), lambda seconds: None)
+    now = iter(range(0, 9000, 30))
+    asked = Inspection(["n1"], hanging, lambda: float(next(now)), lambda seconds: None)
+    assert asked.members()["n1"].error == "no answer in 0.05 s"
+    assert asked.members()["n1"].error == "no answer in 0.05 s"
+    assert questions == ["n1"], "nobody else may use the client of a question that is open"
     over.set()
-    assert told["n1"].error == "no answer in 0.05 s"

@@ -238,6 +238,20 @@ def test_a_truncation_lowers_the_recovery_point_first(
     assert "t 0 1" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
 
 
+def test_a_truncation_inside_of_a_batch_lowers_the_recovery_point_to_its_start(
+    files: PartitionFiles, tmp_path: Path
+) -> None:
+    # Seed 1310085: a broker that was killed after such a truncation never started again.
+    append(files, 0)
+    two = batch(1, count=2).placed(1, 3)
+    files.carry_out(out.Append(KEY, replace(two, handle=written(two))))
+    files.close()
+    second = files_in(tmp_path)
+    second.carry_out(out.OpenLog(KEY))
+    second.carry_out(out.Truncate(KEY, 2))
+    assert reopened(tmp_path).end_offset == 1
+
+
 def test_deleted_records_stay_deleted(files: PartitionFiles, tmp_path: Path) -> None:
     for offset in range(3):
         append(files, offset)

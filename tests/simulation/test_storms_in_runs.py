@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from functools import cache
 
+import pytest
+
 from kraftwreck.campaigns.case import Case, explicit
 from kraftwreck.harness.options import RunOptions
 from kraftwreck.harness.simulated.result import SimResult
+from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.nemesis.plan import plan_faults
+from kraftwreck.simulation.timeline import WorldError
+from kraftwreck.simulation.world import World
 from kraftwreck.systems.simulators import simulate
 from kraftwreck.workloads.registry import find
 
@@ -59,3 +64,17 @@ def test_a_governed_run_in_other_words_is_a_schedule_by_time() -> None:
     assert all(fault.storm is None and fault.trigger is None for fault in said.schedule)
     again = simulate(OPTIONS, find(OPTIONS.workload), said.schedule, Injector, knobs=result.knobs)
     assert spans(again) == spans(result)
+
+
+@pytest.mark.interpreted
+def test_a_fault_that_the_simulator_cannot_carry_out_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(self: World, name: str) -> bool:
+        raise WorldError(f"{name} does not resume")
+
+    monkeypatch.setattr(World, "resume", broken)
+    options = RunOptions(seed=1, time_limit_s=5, rate=10, cluster="sim", nodes=3)
+    paused = Fault(at=SECOND, kind="pause", shape="one", duration=SECOND, draw=1)
+    with pytest.raises(WorldError, match="does not resume"):
+        simulate(options, find("metadata"), [paused], Injector)

@@ -16,7 +16,13 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.nodes.consensus.effects import AppendLog, FlushLog, TruncateLog, WriteQuorumState
+from kraftwreck.nodes.consensus.effects import (
+    AppendLog,
+    FlushLog,
+    Tick,
+    TruncateLog,
+    WriteQuorumState,
+)
 from kraftwreck.nodes.log.batch import encode_batch
 from kraftwreck.simulation.disk import Disk, DiskError
 from kraftwreck.simulation.fence import FenceError, fence
@@ -228,6 +234,19 @@ def test_a_paused_node_does_nothing_and_finds_everything_on_resume(toys: MakeToy
     first = made.node(2).seen[0][0] - made.world.host("n2").clock.mono_offset
     assert first == 1 * SECOND
     assert got == [("ok", {"from": 2}, None)]
+
+
+def test_a_tick_for_a_failed_request_waits_for_a_paused_node(toys: MakeToys) -> None:
+    # Seed 1300038: a request to a broker that does not exist failed while its sender was paused.
+    made = toys(count=2)
+    made.world.run(50 * MS)
+    made.world.pause("n2")
+    made.world.deliver(made.world.host("n2"), Tick())
+    made.ask("n2", timeout=10 * SECOND)
+    made.world.run(1 * SECOND)
+    assert made.world.resume("n2")
+    events = [type(event).__name__ for _, event in made.node(2).seen]
+    assert {"Tick", "RequestReceived"} <= set(events)
 
 
 def test_a_call_to_a_paused_node_is_lost_after_its_timeout_but_handled_later(

@@ -166,7 +166,7 @@ class Evidence:
 
     def is_broker(self, message: Message) -> bool:
         """Whether a broker answers, which forwards changes to the active controller."""
-        return message.replier > self.controllers
+        return message.as_gateway or message.replier > self.controllers
 
     def name(self, node: int) -> str:
         """Return the name of a node."""

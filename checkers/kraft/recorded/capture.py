@@ -285,9 +285,12 @@ class _Recorded:
                     capture.batches.update(dict.fromkeys(split_batches(event.message.records)))
         elif isinstance(event, ApiRequest):
             message = capture.api(time, -1, node, event.api, event.body, None)
+            if message is None:
+                return
+            message.as_gateway = event.listener != CONTROLLER_LISTENER
             # A broker that relays an answer has defaults for what its version lacks.
-            relays = event.listener != CONTROLLER_LISTENER and event.api in FORWARDED
-            if message is not None and (not relays or tells_all(event.api, event.version)):
+            relays = message.as_gateway and event.api in FORWARDED
+            if not relays or tells_all(event.api, event.version):
                 self._asked[event.token] = message
         elif isinstance(event, ApiResponseReceived) and event.body is not None:
             capture.api(time, node, event.source, "", None, event.body)

@@ -43,7 +43,7 @@ class DiskPass:
         """Return what the final images lack."""
         finals = [log for log in self._logs if log.image.label == FINAL]
         imaged = {log.image.node for log in finals}
-        without = [name for name in self._run.nodes if name not in imaged]
+        without = [name for name in self._names.values() if name not in imaged]
         lacks = [f"no final disk image of {', '.join(without)}"] if without else []
         return lacks + [
             f"the final image of {log.image.node} is damaged ({log.damage})"

@@ -270,10 +270,10 @@ class PartitionLog:
     def truncate(self, end_offset: int) -> None:
         """Remove the batches from that with ``end_offset`` on; durable on return.
 
-        A batch that has the offset inside of it goes, too. A recovery point above ``end_offset``
-        that is stored elsewhere must be lowered durably first: after a crash it would say that
-        durable batches are missing. Raises ValueError for an offset outside of the log, and
-        OSError, after which the log cannot be used.
+        A batch that has the offset inside of it goes, too. A recovery point above
+        :meth:`truncated_end` that is stored elsewhere must be lowered durably first: after a crash
+        it would say that durable batches are missing. Raises ValueError for an offset outside of
+        the log, and OSError, after which the log cannot be used.
         """
         self._check_usable()
         if not self.start_offset <= end_offset <= self.end_offset:
@@ -284,7 +284,7 @@ class PartitionLog:
             # Producers of another history than the log's must never come back.
             self._remove_snapshots(lambda offset: offset > end_offset)
             self._media.fsync_directory(self.directory)
-            kept = [s for s in self._segments if s.base_offset < end_offset] or self._segments[:1]
+            kept = self._segments_below(end_offset)
             self._file.close()
             gone = [segment.base_offset for segment in self._segments[len(kept) :]]
             remove_segments(self.directory, gone[::-1], self._media)
@@ -299,6 +299,14 @@ class PartitionLog:
         except OSError as error:
             self._unusable = f"truncation failed: {error}"
             raise
+
+    def truncated_end(self, end_offset: int) -> int:
+        """Return the offset at which the log ends once it is truncated to ``end_offset``, unless it
+        begins after that."""
+        return self._segments_below(end_offset)[-1].cut_end(end_offset)
+
+    def _segments_below(self, end_offset: int) -> list[Segment]:
+        return [s for s in self._segments if s.base_offset < end_offset] or self._segments[:1]
 
     def restart(self, start_offset: int) -> None:
         """Remove everything and begin at ``start_offset``; durable on return. Raises OSError."""

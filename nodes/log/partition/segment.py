@@ -119,7 +119,7 @@ class Segment:
         """
         placed = self.find(end_offset)
         length = self.length if placed is None else placed[0]
-        end = end_offset if placed is None else min(end_offset, placed[1].base_offset)
+        end = self.cut_end(end_offset)
         self.offsets.drop_from(
             self.offsets.count_below(lambda entry: self.base_offset + entry[0] >= end)
         )
@@ -131,6 +131,11 @@ class Segment:
         self._reset()
         self.load(length)
         self.end_offset = end
+
+    def cut_end(self, end_offset: int) -> int:
+        """Return the end offset that :meth:`cut` leaves."""
+        placed = self.find(end_offset)
+        return end_offset if placed is None else min(end_offset, placed[1].base_offset)
 
     def cut_file(self, length: int) -> None:
         """Cut the file to ``length`` bytes, durably. Raises OSError."""

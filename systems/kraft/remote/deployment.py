@@ -26,7 +26,7 @@ from kraftwreck.harness.patience import PATIENCE
 from kraftwreck.harness.remote.session import RemoteError, on_all
 from kraftwreck.histories.store import SUMS
 from kraftwreck.systems.kraft.client import KafkaClient
-from kraftwreck.systems.kraft.options import BROKER
+from kraftwreck.systems.kraft.options import BROKER, CONTROLLER
 from kraftwreck.systems.kraft.remote.settings import (
     CODE,
     CONFIG,
@@ -85,6 +85,11 @@ class Deployment(PlainDeployment):
     def brokers(self) -> list[str]:
         """The names of the nodes that are only brokers."""
         return [name for name, role in self.roles.items() if role == BROKER]
+
+    @property
+    def serving(self) -> list[str]:
+        """The names of the nodes that have a broker."""
+        return [name for name, role in self.roles.items() if role != CONTROLLER]
 
     def address(self, name: str) -> tuple[str, int]:
         """Return the address of the node's controller, or of its broker if it has none."""

@@ -118,7 +118,9 @@ class PartitionService:
         image = max(images, key=lambda each: each.last_offset)
         found = []
         for key, each in sorted(image.partitions.items()):
-            if each.isr or each.elr:
+            last = each.last_known_elr
+            known = len(last) == 1 and last[0] in each.replicas
+            if each.isr or each.elr or known:
                 reason = self._unsettled(key, each.leader, each.isr, each.replicas)
                 if reason:
                     found.append(f"{name_of(key)} {reason}")

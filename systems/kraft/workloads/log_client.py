@@ -98,8 +98,7 @@ class LogClient:
 
     def name(self, broker_id: int) -> str | None:
         """Return the name of a broker, None for an id that no broker has."""
-        place = broker_id - len(self.state.nodes) - 1
-        return self.state.gateways[place] if 0 <= place < len(self.state.gateways) else None
+        return self.state.broker(broker_id)
 
     def forget(self, key: int) -> None:
         """Look the leader of ``key`` up again before the next request.

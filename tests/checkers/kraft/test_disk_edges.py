@@ -202,7 +202,7 @@ def test_of_reads_that_agree_between_two_changes_only_two_are_kept(history: Any)
     history.did(0, "create", "a", key="a")
     for _ in range(9):
         history.did(0, "read", saw=["a"])
-    _, _, numbers = topics.check(pair(history.ops), NODES)
+    _, _, numbers = topics.judge(pair(history.ops), NODES)
     assert (numbers["complete_reads"], numbers["observations_searched"]) == (18, 4)
 
 
@@ -227,5 +227,5 @@ def test_a_read_within_another_may_be_the_only_one_that_is_kept(history: Any, ne
     history.end(1, "ok", ["a"])
     if not nested:
         history.did(2, "read", saw=["a"])
-    _, _, numbers = topics.check(pair(history.ops), NODES)
+    _, _, numbers = topics.judge(pair(history.ops), NODES)
     assert numbers["observations_searched"] == (1 if nested else 2)

@@ -507,6 +507,7 @@ def test_a_relayed_answer_of_an_old_version_is_not_evidence(
     capture = read_messages(tmp_path, {"n1": 1}, {"n1": NodeClock([(0, 0)])})
     assert capture is not None
     assert [m.response for m in capture.messages] == [told]
+    assert [m.as_gateway for m in capture.messages] == [listener != LISTENER]
 
 
 def test_an_input_log_holds_the_batches_that_the_node_fetched(tmp_path: Path) -> None:

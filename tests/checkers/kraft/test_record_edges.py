@@ -9,6 +9,7 @@ import pytest
 from kraftwreck.checkers.kraft.controller_model.metadata_model import MetadataModel, Partition
 from kraftwreck.checkers.kraft.controller_model.refusals import has_online_replica
 from kraftwreck.checkers.kraft.invariants import (
+    broker_life,
     membership,
     snapshots,
     state_machine,
@@ -341,20 +342,7 @@ def test_i24_a_reported_offset_is_below_the_highest_high_watermark(
     body = {"broker_id": 2, "broker_epoch": 5, "current_metadata_offset": offset}
     beat = message("BrokerHeartbeat", 0, 1, request=body)
     known = evidence([beat], high_watermark=mark)
-    assert breaks(state_machine._applied, known) == ["I24"] * (not right)
-
-
-@pytest.mark.parametrize(("following", "right"), [(4, False), (5, True)])
-def test_i24_reported_offsets_never_decrease_since_the_beginning(
-    following: int, right: bool
-) -> None:
-    beats = [
-        message("BrokerHeartbeat", sent, 9, request={
-            "broker_id": 2, "broker_epoch": 5, "current_metadata_offset": offset,
-        })
-        for sent, offset in ((0, 5), (1, following))
-    ]  # fmt: skip
-    assert breaks(state_machine._applied, evidence(beats)) == ["I24"] * (not right)
+    assert breaks(broker_life._offsets, known, thing(), {}) == ["I24"] * (not right)
 
 
 @pytest.mark.parametrize(("extra", "wrong"), [(0, False), (1, True)])

@@ -125,7 +125,9 @@ def test_truncation_removes_batches_epochs_and_entries(tmp_path: Path) -> None:
         written = fill(log, 40) + fill(log, 40, epoch=2)
         headers = [parse_header(batch) for batch in written]
         kept = [b for b, h in zip(written, headers, strict=True) if h.last_offset < target]
+        end = log.truncated_end(min(target, log.end_offset))
         log.truncate(min(target, log.end_offset))
+        assert log.end_offset == end
         assert contents(log) == b"".join(kept)
         assert log.end_offset <= target or target > headers[-1].last_offset
         kept += fill(log, 40, epoch=5)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from kraftwreck.harness.options import OptionError, RunOptions
+from kraftwreck.harness.options import RunOptions
 from kraftwreck.systems.kraft.options import PRODUCE, KraftOptions
 from kraftwreck.systems.kraft.system import SYSTEM
 
@@ -15,10 +13,18 @@ def test_records_get_brokers_unless_the_user_chooses_their_number() -> None:
     assert KraftOptions.of(RunOptions(workload=PRODUCE, system_options=("brokers=2",))).brokers == 2
 
 
-def test_records_on_combined_nodes_are_refused() -> None:
-    options = RunOptions(workload=PRODUCE, system_options=("combined=yes",))
-    with pytest.raises(OptionError, match="--brokers, not --combined"):
-        KraftOptions.of(options)
+def test_records_on_combined_nodes_need_no_other_brokers() -> None:
+    options = RunOptions(workload=PRODUCE, nodes=3, system_options=("combined=yes",))
+    own = KraftOptions.of(options)
+    assert (own.brokers, own.serving(3)) == (0, 3)
+    layout = own.layout(3)
+    assert layout.others == 0
+    assert layout.gateways(("n1", "n2", "n3")) == ("n1/broker", "n2/broker", "n3/broker")
+
+
+def test_gateways_are_the_brokers_beside_the_controllers() -> None:
+    layout = KraftOptions(brokers=2).layout(1)
+    assert layout.gateways(("n1", "n2", "n3")) == ("n2", "n3")
 
 
 def test_records_on_hosts_keep_their_power() -> None:
