@@ -402,7 +402,9 @@ def test_c17_an_added_voter_is_in_the_committed_log(
     answer = {"error_code": errors.NONE}
     exchange = thing(low=low, high=high, answer=answer, request=voter, where="")
     derived = {
-        "controller": thing(whole=True, replay=thing(voters=[(0, []), (offset, [voter])])),
+        "controller": thing(
+            is_whole=lambda *_: True, replay=thing(voters=[(0, []), (offset, [voter])])
+        ),
         "commits": thing(exchange=lambda _: exchange),
     }
     known = evidence([message("AddRaftVoter", 0, 1)], derived=derived)

@@ -371,6 +371,6 @@ def waiting(
     monkeypatch.setattr(timely_elections, "reigns", lambda _: [thing(begun=0, last=1 << 62)])
     monkeypatch.setattr(timely_elections, "State", lambda *_: thing(name=lambda _: "t"))
     commits = thing(when=lambda _: SECOND, written=lambda _: SECOND + waits)
-    derived = {"controller": thing(whole=True, history=thing()), "commits": commits}
+    derived = {"controller": thing(is_whole=lambda *_: True, history=thing()), "commits": commits}
     known = evidence(setting={"linger_ms": 0, **settings}.get, derived=derived)
     return breaks(timely_elections.check, known)

@@ -96,7 +96,7 @@ def test_i24_a_broker_reports_an_offset_below_the_end_of_what_it_has_applied(
     """Also in a heartbeat that it sends when the test begins."""
     body = {"broker_id": 2, "broker_epoch": 5, "current_metadata_offset": offset}
     beat = message("BrokerHeartbeat", 0, 1, request=body)
-    commits = thing(taken=lambda _, time, life=None: (end if life else 0, 1))
+    commits = thing(taken=lambda _, time, life=None: (end if life else 0, 1), blur=0)
     known = evidence([beat])
     assert breaks(broker_life._offsets, known, commits, {("n2", 5): 1}) == ["I24"] * wrong
 
