@@ -2,9 +2,9 @@
 
 The text is as :func:`histories.tables.to_text` writes it, or with spaces:
 ``[["r",3,[1,2]],["append",5,7],["r",4,null]]``. Every number is found at once. The mark
-``["`` begins a micro-operation, its first number is the key, and the others are the value. Text of
-another shape (keys or values that are not whole numbers) is left to the decoder:
-:func:`tokens_of` then returns None.
+``["`` begins a micro-operation, its first number is the key, and the others are the value. Every
+other byte is held against its place. Text of another shape (keys or values that are not whole
+numbers, or no JSON) is left to the decoder: :func:`tokens_of` then returns None.
 """
 
 from __future__ import annotations
@@ -19,11 +19,15 @@ _CHUNK_ROWS = 1 << 14  # texts of about a megabyte: they stay in the cache
 _MAX_DIGITS = 18
 _SPACE = 32
 _QUOTE, _OPEN, _CLOSE, _COMMA, _MINUS = (ord(c) for c in '"[],-')
+_NULL = b"null"
 
 Bytes = NDArray[np.uint8]
 _PLAIN = np.zeros(256, dtype=bool)
 _PLAIN[list(b'"[],-0123456789abcdefghijklmnopqrstuvwxyz')] = True
 """By byte, whether it may be in the text."""
+_JOINED = _PLAIN.copy()
+_JOINED[list(b"[],")] = False
+"""By byte, whether a space between it and another such byte has a meaning."""
 
 
 def tokens_of(column: pa.ChunkedArray, write: str, lists: bool) -> MicroOps | None:
@@ -53,11 +57,16 @@ def tokens_of(column: pa.ChunkedArray, write: str, lists: bool) -> MicroOps | No
 
 def _tokens(rows: pa.Array, write: str, lists: bool) -> MicroOps | None:
     texts, offsets = _buffers(rows)
+    if np.count_nonzero(np.diff(offsets) == 0) != rows.null_count:
+        return None
     if len(texts) == 0:
         none = np.zeros(0, dtype=np.int64)
         return MicroOps(none, none, none, none, none, none, none.copy())
     if (texts == _SPACE).any():
-        texts, offsets = _without_spaces(texts, offsets)
+        closed = _without_spaces(texts, offsets)
+        if closed is None:
+            return None
+        texts, offsets = closed
     quotes = np.flatnonzero(texts == _QUOTE)
     if len(quotes) % 2 or not _PLAIN[texts].all():
         return None
@@ -83,12 +92,17 @@ def _tokens(rows: pa.Array, write: str, lists: bool) -> MicroOps | None:
     kind = np.full(len(begin), SCALAR, dtype=np.int64)
     kind[mark == ord("n")] = NULL
     kind[mark == _OPEN] = LIST
-    if not _shaped(texts, offsets, kind, count, code, write, lists):
-        return None
     element = np.ones(len(numbers), dtype=bool)
     element[key_number] = False
+    event = np.searchsorted(offsets, begin, side="right") - 1
+    texts = np.append(texts, np.zeros(len(_NULL) * 2, dtype=np.uint8))  # Lets us look beyond it.
+    if not _fits(kind, count, code, lists) or not _separated(texts, number_at, number_end, element):
+        return None
+    ends = _ends(texts, kind, value_at, number_at, number_end, key_number, count)
+    if ends is None or not _tiled(texts, offsets, event, begin, ends):
+        return None
     return MicroOps(
-        event=np.searchsorted(offsets, begin, side="right") - 1,
+        event=event,
         f=code,
         key=numbers[key_number],
         kind=kind,
@@ -109,12 +123,17 @@ def _buffers(rows: pa.Array) -> tuple[Bytes, Ints]:
     return texts, starts - starts[0]
 
 
-def _without_spaces(texts: Bytes, offsets: Ints) -> tuple[Bytes, Ints]:
-    """Drop spaces: names with spaces are not those of micro-operations anyway."""
+def _without_spaces(texts: Bytes, offsets: Ints) -> tuple[Bytes, Ints] | None:
+    """Drop spaces; None if one of them is inside of a name, a number or a word."""
     kept = texts != _SPACE
+    at = np.flatnonzero(kept)
+    closed = texts[at]
+    joined = (np.diff(at) > 1) & _JOINED[closed[:-1]] & _JOINED[closed[1:]]
+    if joined.any():
+        return None
     left = np.zeros(len(texts) + 1, dtype=np.int64)
     np.cumsum(kept, out=left[1:])
-    return texts[kept], left[offsets]
+    return closed, left[offsets]
 
 
 def _spelled(texts: Bytes, begin: Ints, closing: Ints, write: str) -> tuple[Ints, Ints] | None:
@@ -147,6 +166,8 @@ def _values(texts: Bytes, begin: Ints, end: Ints) -> Ints | None:
         return None
     numbers = (texts[at] - np.uint8(48)).astype(np.int64)
     longer = np.flatnonzero(width > 1)
+    if (numbers[longer] == 0).any():
+        return None
     for place in range(1, int(width.max(initial=0))):
         numbers[longer] = numbers[longer] * 10 + (texts[at[longer] + place] - np.uint8(48))
         longer = longer[width[longer] > place + 1]
@@ -162,23 +183,70 @@ def _begin(number_at: Ints, key_number: Ints, key_at: Ints) -> bool:
     return int(key_number[-1]) < len(number_at) and bool((number_at[key_number] == key_at).all())
 
 
-def _shaped(
-    texts: Bytes, offsets: Ints, kind: Ints, count: Ints, code: Ints, write: str, lists: bool
-) -> bool:
-    """Return whether brackets, letters and counts are those of plain transactions."""
-    rows = int(np.count_nonzero(np.diff(offsets)))
-    brackets = rows + len(kind) + int(np.count_nonzero(kind == LIST))
-    opened = int(np.count_nonzero(texts == _OPEN))
-    if opened != brackets or int(np.count_nonzero(texts == _CLOSE)) != brackets:
-        return False
-    # No letters but those of names and nulls: no true, false or 1e3 among the values.
-    written = int(np.count_nonzero(code == WRITE))
-    nulls = int(np.count_nonzero(kind == NULL))
-    letters = len(code) - written + len(write) * written + 4 * nulls
-    if int(np.count_nonzero(texts > ord("9"))) - 2 * brackets != letters:
-        return False
+def _fits(kind: Ints, count: Ints, code: Ints, lists: bool) -> bool:
+    """Return whether values have as many numbers as their kinds, and the kinds are the model's."""
     if (count[kind == SCALAR] != 1).any() or (count[kind == NULL] != 0).any():
         return False
     reads, writes = kind[code == READ], kind[code == WRITE]
     wanted = LIST if lists else SCALAR
     return bool(((reads == wanted) | (reads == NULL)).all() and (writes == SCALAR).all())
+
+
+def _separated(texts: Bytes, number_at: Ints, number_end: Ints, element: NDArray[np.bool_]) -> bool:
+    """Return whether a comma follows each key, and nothing else is between elements of a list."""
+    if (texts[number_end[~element]] != _COMMA).any():
+        return False
+    first = np.flatnonzero(element[:-1] & element[1:])
+    at = number_end[first]
+    return bool((texts[at] == _COMMA).all() and (number_at[first + 1] == at + 1).all())
+
+
+def _ends(
+    texts: Bytes,
+    kind: Ints,
+    value_at: Ints,
+    number_at: Ints,
+    number_end: Ints,
+    key_number: Ints,
+    count: Ints,
+) -> Ints | None:
+    """Return where each micro-operation must end with a bracket; None if a value is not whole."""
+    ends: Ints = number_end[key_number + count]  # Of those whose value has a number.
+    scalar, null, listed = kind == SCALAR, kind == NULL, kind == LIST
+    if (number_at[key_number[scalar] + 1] != value_at[scalar]).any():
+        return None
+    for place, letter in enumerate(_NULL):
+        if (texts[value_at[null] + place] != letter).any():
+            return None
+    ends[null] = value_at[null] + len(_NULL)
+    filled, empty = listed & (count > 0), listed & (count == 0)
+    if (number_at[key_number[filled] + 1] != value_at[filled] + 1).any():
+        return None
+    ends[empty] = value_at[empty] + 1
+    if (texts[ends[listed]] != _CLOSE).any():
+        return None
+    ends[listed] += 1
+    return ends
+
+
+def _tiled(texts: Bytes, offsets: Ints, event: Ints, begin: Ints, ends: Ints) -> bool:
+    """Return whether micro-operations, with a comma between two, fill the brackets of each row."""
+    row, size = offsets[:-1], np.diff(offsets)
+    if (texts[row[size > 0]] != _OPEN).any() or (texts[ends] != _CLOSE).any():
+        return False
+    without = size > 0
+    without[event] = False
+    if (size[without] != 2).any() or (texts[row[without] + 1] != _CLOSE).any():
+        return False
+    if len(event) == 0:
+        return True
+    more = event[1:] == event[:-1]
+    first, last = np.append(True, ~more), np.append(~more, True)
+    if (begin[first] != row[event[first]] + 1).any():
+        return False
+    if (ends[last] + 2 != offsets[event[last] + 1]).any() or (
+        texts[ends[last] + 1] != _CLOSE
+    ).any():
+        return False
+    inner = ends[:-1][more]
+    return bool((texts[inner + 1] == _COMMA).all() and (inner + 2 == begin[1:][more]).all())

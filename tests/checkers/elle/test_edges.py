@@ -16,7 +16,7 @@ from kraftwreck.checkers.elle import check_transactions, orders, tokens
 from kraftwreck.checkers.elle.components import tangled
 from kraftwreck.checkers.elle.explain import op_text
 from kraftwreck.checkers.elle.files import read_history_file
-from kraftwreck.checkers.elle.reading import read_transactions
+from kraftwreck.checkers.elle.reading import Numbering, read_transactions
 from kraftwreck.checkers.elle.transactions import TransactionError
 from kraftwreck.histories.operation import Op
 from kraftwreck.histories.tables import HISTORY_SCHEMA, HistoryError, to_table
@@ -323,6 +323,68 @@ def test_plain_text_needs_no_decoder(
         numbers = [expected.name_value(number) for number in expected.mops.list_of(place)]
         assert list(found.list_of(place)) == numbers
         assert found.key[place] == expected.name_key(int(expected.mops.key[place]))
+
+
+BROKEN_TEXTS = [
+    '[["r",3,[1 2]]]',
+    '[["r",3 4,[1,2]]]',
+    '[["r",3,[1,,2]]]',
+    '[["r",3,[1,2,]]]',
+    '[["r",3,[,]]]',
+    '[["r",3][1,2]]',
+    '[["r",3,[1],2]]',
+    '[["r",3,nu ll]]',
+    '[["r",3,nlul]]',
+    '[["r",03,[1]]]',
+    '[["ap pend",5,7]]',
+    '[["append",5,7],]',
+    '[["append",5,7]],',
+    ',[["append",5,7]]',
+    '[["append",5,]7]',
+    '[["append",5,7]["r",5,null]]',
+    '[["append",5,7],,["r",5,null]]',
+    "5",
+    "",
+]
+
+
+@pytest.mark.parametrize("text", BROKEN_TEXTS)
+def test_text_of_another_shape_is_left_to_the_decoder(text: str) -> None:
+    texts = ['[["append",3,7]]', text, '[["r",3,[7]]]']
+    assert tokens.tokens_of(pa.chunked_array([texts], pa.string()), "append", True) is None
+
+
+def test_brackets_of_one_row_do_not_close_another() -> None:
+    texts = ['[["r",3,[1]]', '],[["r",4,[5]]]']
+    assert tokens.tokens_of(pa.chunked_array([texts], pa.string()), "append", True) is None
+
+
+@pytest.mark.parametrize("spaces", [False, True])
+def test_changed_text_is_read_as_the_decoder_reads_it(spaces: bool) -> None:
+    """One character is dropped, doubled, replaced or swapped with the next."""
+    value = [["append", 3, 7], ["r", 3, [7, -10]], ["r", 12, []], ["r", 4, None]]
+    text = json.dumps(value) if spaces else msgspec.json.encode(value).decode()
+    read = 0
+    for at in range(len(text)):
+        for made in (
+            text[:at] + text[at + 1 :],
+            text[:at] + text[at] + text[at:],
+            *(text[:at] + other + text[at + 1 :] for other in '[],"- 0ar'),
+            text[:at] + text[at + 1 : at + 2] + text[at] + text[at + 2 :],
+        ):
+            found = tokens.tokens_of(pa.chunked_array([[made]], pa.string()), "append", True)
+            if found is not None:
+                right = Numbering("list-append", str)
+                right.add(0, msgspec.json.decode(made))
+                mops, (key, name) = right.mops(), right.names()
+                assert (found.f.tolist(), found.kind.tolist()) == (
+                    mops.f.tolist(),
+                    mops.kind.tolist(),
+                )
+                assert found.key.tolist() == list(map(key, mops.key.tolist()))
+                assert found.elements.tolist() == list(map(name, mops.elements.tolist()))
+                read += 1
+    assert read > 20
 
 
 def predicates(*rows: tuple[str, Any]) -> list[Op]:
