@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,10 +28,13 @@ from kraftwreck.nodes.replication.requests import Fetching, Producing
 from kraftwreck.nodes.replication.sessions import Sessions
 from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.simulation.disk import ROOT
+from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.filesystem import Filesystem
+from kraftwreck.systems.kraft.simulated import deletion_watch
 from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
-from kraftwreck.systems.kraft.simulated.record_logs import replicas_on
+from kraftwreck.systems.kraft.simulated.record_logs import RecordLog, replicas_on
+from kraftwreck.systems.kraft.simulated.replica_states import ReplicaStates
 from kraftwreck.systems.kraft.simulated.run import simulate
 from kraftwreck.systems.kraft.workloads.log_client import FLUSH_MS, flush_configs
 from kraftwreck.systems.kraft.workloads.produce import WORKLOAD
@@ -40,6 +44,7 @@ from tests.simulation.test_record_rules import RUNS, campaign, runs
 pytestmark = pytest.mark.interpreted
 
 Patch = pytest.MonkeyPatch
+SECOND = 1_000_000
 
 
 def refuses_in_vain(patch: Patch) -> None:
@@ -281,6 +286,60 @@ def test_a_late_flush_breaks_d1(monkeypatch: Patch) -> None:
             if any("has not flushed" in failure.explanation for failure in run.failures):
                 return
     pytest.fail("no run was found")
+
+
+def test_a_flush_waits_for_a_full_disk() -> None:
+    """D1 judges how long a flush takes from when the disk works again."""
+    failures = Failures()
+    world: Any = SimpleNamespace(now=0)
+    host: Any = SimpleNamespace(
+        id=4,
+        name="b1",
+        disk=SimpleNamespace(trouble="full"),
+        waited=lambda since, now, slack: now - since - slack,
+    )
+    partition: Any = SimpleNamespace(
+        key=(bytes(16), 0),
+        log=SimpleNamespace(end=7),
+        settings=Settings(flush_ms=200),
+        durability=SimpleNamespace(end=5),
+    )
+    watch: Any = SimpleNamespace(watches=False)
+    states = ReplicaStates(world, failures, watch)
+    for world.now in (0, 3 * SECOND, 6 * SECOND):
+        states._judge_flush(host, partition)
+    host.disk.trouble = None
+    states._judge_flush(host, partition)
+    world.now += 2 * SECOND
+    states._judge_flush(host, partition)
+    assert not failures
+    world.now += SECOND
+    states._judge_flush(host, partition)
+    assert [failure.type for failure in failures.items] == ["D1"]
+
+
+def test_a_record_is_as_old_as_the_clock_said_when_it_was_deleted(monkeypatch: Patch) -> None:
+    """D11 reads the wall clock when the leader decides: it may jump before the disk is done."""
+    key, failures = (bytes(16), 0), Failures()
+    world: Any = SimpleNamespace(now=0, on_step=[])
+    clock = SimpleNamespace(wall=lambda now: 10 * SECOND)
+    host: Any = SimpleNamespace(id=4, name="b1", clock=clock)
+    leader = SimpleNamespace(leading=True, settings=Settings(retention_ms=1000))
+    watch: Any = SimpleNamespace(
+        logs=SimpleNamespace(on_delete=[], of=lambda host, key: RecordLog(start=3))
+    )
+    traffic = SimpleNamespace(on_request=[])
+    monkeypatch.setattr(deletion_watch, "record_traffic", lambda world: traffic)
+    monkeypatch.setattr(deletion_watch, "replicas_on", lambda host: {key: leader})
+    deletion_watch.DeletionWatch(world, failures, watch)
+    world.on_step[0](host, None)
+    clock.wall = lambda now: 9 * SECOND
+    removed: Any = [SimpleNamespace(max_timestamp=8_500)]
+    watch.logs.on_delete[0](host, key, removed)
+    assert not failures
+    world.on_step[0](host, None)
+    watch.logs.on_delete[0](host, key, removed)
+    assert [failure.type for failure in failures.items] == ["D11"]
 
 
 def test_a_replica_may_begin_later_than_its_leader_and_not_earlier(monkeypatch: Patch) -> None:

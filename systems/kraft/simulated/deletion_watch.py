@@ -6,7 +6,7 @@ are older than ``retention.ms``, or what is left still has ``retention.bytes``.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from kraftwreck.nodes.replication.events import DeleteRecordsReceived
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
@@ -31,8 +31,14 @@ class DeletionWatch:
         self._logs = watch.logs
         self._asked: dict[PartitionKey, int] = {}
         """The highest offset up to which any client has asked to delete."""
+        self._walls: dict[int, int] = {}
+        """The wall clock (µs) of each host at its last step, by which it judges what is old."""
+        world.on_step.append(self._on_step)
         record_traffic(world).on_request.append(self._read)
         watch.logs.on_delete.append(self._deleted)
+
+    def _on_step(self, host: Host, event: Any) -> None:
+        self._walls[host.id] = host.clock.wall(self._world.now)
 
     def _read(self, host: Host, message: RecordMessage) -> None:
         event = message.call.event if message.call is not None else None
@@ -47,9 +53,8 @@ class DeletionWatch:
             return
         if log.start <= self._asked.get(key, 0):
             return
-        _, wall = host.clock.both(self._world.now)
         settings = partition.settings
-        oldest_ms = wall // 1000 - settings.retention_ms
+        oldest_ms = self._walls[host.id] // 1000 - settings.retention_ms
         too_old = settings.retention_ms >= 0 and _newest(removed) < oldest_ms
         too_many = 0 <= settings.retention_bytes <= _size(log)
         if not (too_old or too_many):

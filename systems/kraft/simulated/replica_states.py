@@ -155,14 +155,15 @@ class ReplicaStates:
                     )
 
     def _judge_flush(self, host: Host, partition: Partition) -> None:
-        """D1: no record is in memory only for longer than ``flush.ms`` says."""
+        """D1: no record is in memory only for longer than ``flush.ms`` says, if the disk works."""
         place, view, settings = (host.id, partition.key), partition.log, partition.settings
         now, durable = self._world.now, partition.durability
         if view is None or settings.flush_ms == UNLIMITED or durable.end >= view.end:
             self._unflushed.pop(place, None)
             return
         known = self._unflushed.get(place)
-        if known is None or known[0] is not view or durable.end >= known[2]:
+        troubled = host.disk.trouble is not None  # A full disk may have no room for an index.
+        if troubled or known is None or known[0] is not view or durable.end >= known[2]:
             self._unflushed[place] = view, now, view.end
         elif host.waited(known[1], now, STEPS_US) > settings.flush_ms * 1000 + NO_ROOM_US:
             self._fail(
