@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kraftwreck.nodes.log.partition import times
 from kraftwreck.nodes.protocol.errors import NONE
-from kraftwreck.nodes.replication.events import FetchReceived
+from kraftwreck.nodes.replication import effects as out
+from kraftwreck.nodes.replication.events import FetchPart, FetchReceived, ListOffsetsReceived
 from kraftwreck.nodes.replication.headers import Batch
-from kraftwreck.nodes.replication.partition import Appended, Partition
+from kraftwreck.nodes.replication.partition import EARLIEST, LATEST, Appended, Partition
 from kraftwreck.nodes.replication.sessions import Session, Sessions
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.systems.kraft.simulated import record_lookups
 from tests.simulation.test_record_rules import Patch, runs
 
 RUNS = 12
@@ -98,3 +102,56 @@ def test_a_planted_bug_breaks_its_rule(
         if rule in found:
             return
     pytest.fail(f"{RUNS} runs broke {sorted(found)}, not {rule}")
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(
+    ("told", "broken"),
+    [
+        ({"hw": 10}, []),
+        ({"hw": 12}, []),
+        ({"hw": 9}, ["D5"]),
+        ({"hw": 13}, ["D5"]),
+        ({"latest": 10}, []),
+        ({"latest": 9}, ["D13"]),
+        ({"earliest": 2}, []),
+        ({"earliest": 4}, []),
+        ({"earliest": 1}, ["D13"]),
+    ],
+)
+def test_an_answer_may_precede_the_rest_of_its_step(
+    told: dict[str, int], broken: list[str], monkeypatch: Patch
+) -> None:
+    """A broker that was busy answers a request, and then does what is due in the same step: a
+    silent replica no longer holds the high watermark back, or old records go."""
+    key, failures = (bytes(16), 0), Failures()
+    log = SimpleNamespace(start=2, end=20)
+    epoch = SimpleNamespace(leader_epoch=0)
+    leader = SimpleNamespace(key=key, hw=10, leading=True, log=log, assignment=epoch)
+    data = SimpleNamespace(core=SimpleNamespace(partitions={key: leader}))
+    image = SimpleNamespace(stable=SimpleNamespace(topics={}))
+    node = SimpleNamespace(broker=SimpleNamespace(data=data), image=image)
+    host: Any = SimpleNamespace(id=4, name="b1", life=1, node=node)
+    world: Any = SimpleNamespace(now=0, hosts=[host], on_emit=[])
+    disk = SimpleNamespace(start=2, end=20)
+    watch: Any = SimpleNamespace(logs=SimpleNamespace(of=lambda host, key: disk))
+    outlets = SimpleNamespace(on_answer=[])
+    full = SimpleNamespace(logs=SimpleNamespace(full=()))
+    monkeypatch.setattr(record_lookups, "record_traffic", lambda world: outlets)
+    monkeypatch.setattr(record_lookups, "replicas_on", lambda host: {key: leader})
+    monkeypatch.setattr(record_lookups, "disk_of_records", lambda host: full)
+    monkeypatch.setattr(record_lookups, "_end_of", lambda *of: (0, 20))
+    lookups = record_lookups.RecordLookups(world, failures, watch)
+    world.on_emit[0](host)
+    leader.hw, log.start, disk.start = 12, 4, 4
+    world.on_emit[0](host)
+    event: Any = FetchReceived(1, (FetchPart(key, 15, 1),))
+    effect: Any = out.ReplyFetch(1, NONE, 0, 1, (out.ReadPart(key, NONE, told.get("hw", -1), 2),))
+    body: dict[str, Any] = {"responses": [], "topics": []}
+    if "hw" not in told:
+        ((name, offset),) = told.items()
+        event = ListOffsetsReceived(1, ((key, LATEST if name == "latest" else EARLIEST, -1),))
+        effect = out.ReplyListOffsets(1, (out.OffsetPart(key, NONE, offset),))
+    message: Any = SimpleNamespace(call=SimpleNamespace(event=event))
+    lookups.answered(host, message, effect, body)
+    assert [failure.type for failure in failures.items] == broken

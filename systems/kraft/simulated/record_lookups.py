@@ -8,7 +8,7 @@ acknowledged once it has reached all replicas that are alive.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from kraftwreck.nodes.log.batch import BatchError, parse_header, split_batches
 from kraftwreck.nodes.protocol import errors
@@ -19,7 +19,6 @@ from kraftwreck.nodes.replication.events import (
     FetchPart,
     FetchReceived,
     ListOffsetsReceived,
-    LogOpened,
     ProduceReceived,
 )
 from kraftwreck.nodes.replication.headers import PartitionKey
@@ -29,10 +28,26 @@ from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.binding import record_traffic
 from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
-from kraftwreck.systems.kraft.simulated.record_logs import RecordLog, disk_of_records, name_of
+from kraftwreck.systems.kraft.simulated.record_logs import (
+    RecordLog,
+    disk_of_records,
+    name_of,
+    replicas_on,
+)
 from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch
 
 UNDEFINED = (-1, -1)
+
+
+class Span(NamedTuple):
+    """The start, high watermark and end of a log."""
+
+    start: int
+    hw: int
+    end: int
+
+
+Spans = dict[PartitionKey, Span]
 _ENDS = (EARLIEST, LATEST)
 
 
@@ -48,9 +63,9 @@ class RecordLookups:
         """By host, its life and session: the partitions that the session has."""
         self._empty: dict[tuple[int, int, int], dict[PartitionKey, FetchPart]] = {}
         """By session: the partitions that its last answer left out, although it had records."""
-        self._opened: set[int] = set()
-        """Hosts whose last step opened a log: requests that waited for it change its ends."""
-        world.on_step.append(self._on_step)
+        self._spans: dict[int, tuple[Spans, Spans]] = {}
+        """By host: the logs that it led after its last step but one, and after its last step."""
+        world.on_emit.append(self._on_emit)
         record_traffic(world).on_answer.append(self.answered)
 
     def answered(self, host: Host, message: RecordMessage, effect: Any, body: Any) -> None:
@@ -69,11 +84,22 @@ class RecordLookups:
         ):
             self._deleted(host, event, effect)
 
-    def _on_step(self, host: Host, event: Any) -> None:
-        if type(event) is LogOpened:
-            self._opened.add(host.id)
-        else:
-            self._opened.discard(host.id)
+    def _on_emit(self, host: Host) -> None:
+        replicas = replicas_on(host)
+        if replicas:
+            _, before = self._spans.get(host.id, ({}, {}))
+            now = {
+                key: Span(each.log.start, each.hw, each.log.end)
+                for key, each in replicas.items()
+                if each.leading and each.log is not None
+            }
+            self._spans[host.id] = before, now
+
+    def _least(self, host: Host, key: PartitionKey) -> Span:
+        """Return the offsets of a log when the last step began: a step may do what is due, too,
+        after it has answered a request."""
+        before, _ = self._spans.get(host.id, ({}, {}))
+        return before.get(key, Span(0, 0, 0))
 
     def _fail(self, rule: str, explanation: str) -> None:
         self._failures.add(rule, self._world.now, explanation)
@@ -155,16 +181,18 @@ class RecordLookups:
         for told in effect.parts:
             led = self._led(host, told.key)
             lookup = told.lookup
-            ends = asked.get(told.key) in _ENDS and host.id not in self._opened
-            if told.error == errors.NONE and led is not None and ends:
-                end = led[0].hw if event.replica_id == CONSUMER else led[1].end
-                least = led[1].start if asked[told.key] == EARLIEST else end
-                if told.offset != least:
-                    which = "begins" if asked[told.key] == EARLIEST else "ends"
+            if told.error == errors.NONE and led is not None and asked.get(told.key) in _ENDS:
+                before, right, which = self._least(host, told.key), led[1].end, "ends"
+                least = before.end
+                if asked[told.key] == EARLIEST:
+                    least, right, which = before.start, led[1].start, "begins"
+                elif event.replica_id == CONSUMER:
+                    least, right = before.hw, led[0].hw
+                if not min(least, right) <= told.offset <= right:
                     self._fail(
                         "D13",
                         f"{host.name} says that {name_of(told.key)} {which} at {told.offset}, not"
-                        f" {least}",
+                        f" {right}",
                     )
             if told.error != errors.NONE or lookup is None or led is None or lookup.timestamp < 0:
                 continue
@@ -227,6 +255,8 @@ class RecordLookups:
                 led = self._led(host, key)
                 if led is None or key not in wanted or not part["records"]:
                     continue
+                if wanted[key].offset < led[1].start:
+                    continue  # The same step has deleted them, else D11 judges it.
                 error = _wrong_records(led[1], wanted[key].offset, part["records"])
                 if error:
                     self._fail("D2", f"{host.name} answers a fetch of {name_of(key)} {error}")
@@ -240,7 +270,8 @@ class RecordLookups:
         where = f"{host.name} answers a fetch of {name_of(asked.key)} at {asked.offset}"
         if told.log_start > log.start:
             self._fail("D11", f"{where} with the log start {told.log_start}, not {log.start}")
-        if told.high_watermark != partition.hw:
+        least = self._least(host, asked.key)
+        if not min(least.hw, partition.hw) <= told.high_watermark <= partition.hw:
             self._fail(
                 "D5", f"{where} with high watermark {told.high_watermark}, not {partition.hw}"
             )
@@ -255,7 +286,7 @@ class RecordLookups:
             )
         elif told.diverging is not None and told.diverging != (epoch, end):
             self._fail("D7", f"{where} with the end {told.diverging}, not {(epoch, end)}")
-        elif told.diverging is None and not log.start <= asked.offset <= log.end:
+        elif told.diverging is None and not min(least.start, log.start) <= asked.offset <= log.end:
             self._fail("D11", f"{where}, outside of {log.start} to {log.end}")
 
     def _judge_silence(
