@@ -52,7 +52,8 @@ class LogView:
         return self.epochs.assign(batch.leader_epoch, batch.base_offset)
 
     def truncate(self, end_offset: int) -> bool:
-        """Cut the log at ``end_offset``, back to the start of the batch that contains it.
+        """Cut the log at ``end_offset``, back to the start of the batch that contains it, or of the
+        log.
 
         Return False if that is below the tail: then the log must be opened again.
         """
@@ -70,6 +71,8 @@ class LogView:
         while self.segments and self.segments[-1].end_offset > end_offset:
             self.segments.pop()
         self.end = end_offset
+        if end_offset < self.start:  # The log began inside of the batch that is gone.
+            self.end = self.tail_start = self.start
         return True
 
     def whole_batches(self, least: int, most: int) -> int:

@@ -52,6 +52,18 @@ def test_a_truncation_below_the_tail_is_refused(monkeypatch: pytest.MonkeyPatch)
     assert [each.base_offset for each in log.producers.state()[1][1]] == [1, 2, 3, 4, 5]
 
 
+def test_a_truncation_ends_no_log_before_its_start() -> None:
+    """Records up to the middle of the first batch were deleted: the disk keeps that start."""
+    log = empty()
+    for offset in (0, 3):
+        log.append(batch(0, count=3).placed(offset, 1), high_watermark=6)
+    log.delete_up_to(4)
+    assert log.truncate(5)
+    assert (log.start, log.end, log.tail_start, log.epochs.entries) == (4, 4, 4, [])
+    log.append(batch(0).placed(4, 2), high_watermark=4)
+    assert (log.end, log.epochs.entries) == (5, [(2, 4)])
+
+
 def test_a_gap_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot follow offset 0"):
         empty().append(batch(0).placed(1, 0), 0)
