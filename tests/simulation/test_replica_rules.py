@@ -12,16 +12,22 @@ import pytest
 
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.nodes.log.partition.settings import LogSettings
-from kraftwreck.nodes.protocol.errors import NONE, NOT_ENOUGH_REPLICAS
+from kraftwreck.nodes.protocol.errors import NONE, NOT_ENOUGH_REPLICAS, OFFSET_NOT_AVAILABLE
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication import following, producers
-from kraftwreck.nodes.replication.events import UNLIMITED, Assignment, FetchReceived, Settings
+from kraftwreck.nodes.replication.events import (
+    UNLIMITED,
+    Assignment,
+    FetchReceived,
+    ListOffsetsReceived,
+    Settings,
+)
 from kraftwreck.nodes.replication.flushing import Durability
 from kraftwreck.nodes.replication.following import Following
 from kraftwreck.nodes.replication.headers import Batch
 from kraftwreck.nodes.replication.in_sync import InSync
 from kraftwreck.nodes.replication.log_view import LogView
-from kraftwreck.nodes.replication.partition import CONSUMER, Appended, Partition
+from kraftwreck.nodes.replication.partition import CONSUMER, LATEST, Appended, Partition
 from kraftwreck.nodes.replication.producers import Producers
 from kraftwreck.nodes.replication.replicas import Replicas
 from kraftwreck.nodes.replication.requests import Fetching, Producing
@@ -30,7 +36,7 @@ from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.simulation.disk import ROOT
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.filesystem import Filesystem
-from kraftwreck.systems.kraft.simulated import deletion_watch
+from kraftwreck.systems.kraft.simulated import deletion_watch, record_refusals
 from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
 from kraftwreck.systems.kraft.simulated.record_logs import RecordLog, replicas_on
@@ -316,6 +322,29 @@ def test_a_flush_waits_for_a_full_disk() -> None:
     world.now += SECOND
     states._judge_flush(host, partition)
     assert [failure.type for failure in failures.items] == ["D1"]
+
+
+@pytest.mark.parametrize("hw", [7, 9])
+def test_an_end_may_be_unknown_before_the_rest_of_a_step(hw: int, monkeypatch: Patch) -> None:
+    """D16: the step that refused the request may raise the high watermark after that."""
+    key, failures = (bytes(16), 0), Failures()
+    world: Any = SimpleNamespace(now=0, on_emit=[])
+    host: Any = SimpleNamespace(id=4, name="b1")
+    epoch = SimpleNamespace(leader_epoch=3)
+    leader = SimpleNamespace(leading=True, log=(), hw=7, epoch_start=7, assignment=epoch)
+    traffic = SimpleNamespace(on_answer=[])
+    monkeypatch.setattr(record_refusals, "record_traffic", lambda world: traffic)
+    monkeypatch.setattr(record_refusals, "replicas_on", lambda host: {key: leader})
+    watch: Any = None
+    refusals = record_refusals.RecordRefusals(world, failures, watch)
+    world.on_emit[0](host)
+    leader.hw = hw
+    world.on_emit[0](host)
+    event = ListOffsetsReceived(1, ((key, LATEST, -1),))
+    message: Any = SimpleNamespace(call=SimpleNamespace(event=event))
+    answer = out.ReplyListOffsets(1, (out.OffsetPart(key, OFFSET_NOT_AVAILABLE),))
+    refusals.answered(host, message, answer, {})
+    assert [failure.type for failure in failures.items] == (["D16"] if hw == 7 else [])
 
 
 def test_a_record_is_as_old_as_the_clock_said_when_it_was_deleted(monkeypatch: Patch) -> None:

@@ -41,7 +41,8 @@ SECOND: Final = 1_000_000
 MOST_REFUSED: Final = 20
 """Refused fetches of a follower within a second: it waits for a second after most errors, and
 learns the leader's offsets after the others."""
-Leading = dict[PartitionKey, bool]
+Leading = dict[PartitionKey, tuple[bool, int]]
+_NONE: Final = (None, -1)
 ALL: Final = -1
 """acks=all."""
 
@@ -58,8 +59,8 @@ class RecordRefusals:
         self._refused: dict[tuple[int, int, PartitionKey], tuple[int, int]] = {}
         """By follower, leader and partition: a second, and the refused fetches in it."""
         self._led: dict[int, tuple[Leading, Leading]] = {}
-        """By host: its partitions and whether it leads them, after its last step but one and after
-        its last step."""
+        """By host: its partitions, whether it leads them and their high watermarks, after its last
+        step but one and after its last step."""
         world.on_emit.append(self._on_emit)
         record_traffic(world).on_answer.append(self.answered)
 
@@ -67,14 +68,22 @@ class RecordRefusals:
         replicas = replicas_on(host)
         if replicas:
             _, before = self._led.get(host.id, ({}, {}))
-            now = {key: each.leading and each.log is not None for key, each in replicas.items()}
+            now = {
+                key: (each.leading and each.log is not None, each.hw)
+                for key, each in replicas.items()
+            }
             self._led[host.id] = before, now
 
     def _is_settled(self, host: Host, key: PartitionKey) -> bool:
         """Whether the last step left the role in a partition alone: an answer of that step may have
         been given before or after."""
         before, now = self._led.get(host.id, ({}, {}))
-        return before.get(key) == now.get(key)
+        return before.get(key, _NONE)[0] == now.get(key, _NONE)[0]
+
+    def _commits_nothing(self, host: Host, key: PartitionKey) -> bool:
+        """Whether the last step left the high watermark alone."""
+        before, now = self._led.get(host.id, ({}, {}))
+        return before.get(key, _NONE)[1] == now.get(key, _NONE)[1]
 
     def answered(self, host: Host, message: RecordMessage, effect: Any, body: Any) -> None:
         """Judge an answer before it leaves: ``effect`` is the core's."""
@@ -148,6 +157,8 @@ class RecordRefusals:
         self, host: Host, key: PartitionKey, error: int, leader_epoch: int, follower: bool
     ) -> None:
         partition = replicas_on(host).get(key)
+        if error == errors.OFFSET_NOT_AVAILABLE and not self._commits_nothing(host, key):
+            return
         if error != errors.NONE and self._is_settled(host, key):
             reason = wrongly_answered(partition, error, leader_epoch, follower=follower)
             self._fail(host, key, error, reason)
@@ -233,7 +244,7 @@ class RecordRefusals:
         (key, offset), (_, error, _) = event.parts[0], effect.parts[0]
         partition = replicas_on(host).get(key)
         if error == errors.OFFSET_OUT_OF_RANGE and partition is not None:
-            inside = -1 <= offset <= partition.hw
+            inside = -1 <= offset <= partition.hw and self._commits_nothing(host, key)
             reason = f"its high watermark is {partition.hw}" if inside else ""
             self._fail(host, key, error, reason)
         elif error == errors.REQUEST_TIMED_OUT:
