@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication import following, producers
 from kraftwreck.nodes.replication.events import (
     UNLIMITED,
+    AppendFailed,
     Assignment,
     FetchReceived,
     ListOffsetsReceived,
@@ -36,7 +38,7 @@ from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.simulation.disk import ROOT
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.filesystem import Filesystem
-from kraftwreck.systems.kraft.simulated import deletion_watch, record_refusals
+from kraftwreck.systems.kraft.simulated import cluster, deletion_watch, record_refusals
 from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
 from kraftwreck.systems.kraft.simulated.record_logs import RecordLog, replicas_on
@@ -345,6 +347,20 @@ def test_an_end_may_be_unknown_before_the_rest_of_a_step(hw: int, monkeypatch: P
     answer = out.ReplyListOffsets(1, (out.OffsetPart(key, OFFSET_NOT_AVAILABLE),))
     refusals.answered(host, message, answer, {})
     assert [failure.type for failure in failures.items] == (["D16"] if hw == 7 else [])
+
+
+def test_a_log_without_room_is_judged_once_its_core_knows() -> None:
+    """A step that fails to append to two logs causes two events."""
+    first, second = (bytes(16), 0), (bytes(16), 1)
+    disk = DataDisk.__new__(DataDisk)
+    logs: Any = SimpleNamespace(full={first, second})
+    disk._logs = logs
+    host: Any = SimpleNamespace(disk=disk, caused=deque([AppendFailed(second, 7)]))
+    cluster._begin_step(host, AppendFailed(first, 5))
+    assert logs.full == {second}
+    host.caused.clear()
+    cluster._begin_step(host, AppendFailed(second, 7))
+    assert logs.full == set()
 
 
 def test_a_record_is_as_old_as_the_clock_said_when_it_was_deleted(monkeypatch: Patch) -> None:

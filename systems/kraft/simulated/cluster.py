@@ -18,6 +18,7 @@ from kraftwreck.nodes.log.format import (
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.node_config import NodeConfig
+from kraftwreck.nodes.replication.events import AppendFailed
 from kraftwreck.simulation.disk import ROOT, Disk
 from kraftwreck.simulation.filesystem import Filesystem
 from kraftwreck.simulation.host import Host
@@ -158,6 +159,8 @@ class SimulatedCluster:
 
 
 def _begin_step(host: Host, event: Any) -> None:
-    """Forget which logs had no room in the step before."""
+    """Forget which logs had no room in the step before, once their cores know it."""
     if isinstance(host.disk, DataDisk):
-        host.disk.logs.full.clear()
+        full = host.disk.logs.full
+        if full:
+            full &= {each.key for each in host.caused if isinstance(each, AppendFailed)}
