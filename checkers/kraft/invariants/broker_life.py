@@ -10,7 +10,7 @@ from __future__ import annotations
 from kraftwreck.checkers.kraft.controller_model.exchanges import Commits
 from kraftwreck.checkers.kraft.controller_model.state import StateHistory, Versions
 from kraftwreck.checkers.kraft.invariants.controller import Controller
-from kraftwreck.checkers.kraft.invariants.evidence import Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import GAPS, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import (
     CLOCKS_NS,
@@ -44,6 +44,9 @@ RECOVERY, RUNNING, STOPPED = "recovery", "running", "stopped"
 )
 def check(evidence: Evidence, report: Report) -> None:
     """Judge C23, and I24 for brokers with traces."""
+    if evidence.trace.gaps:
+        report.unseen("C23", GAPS)
+        report.unseen("I24", GAPS)
     if evidence.trace.gaps or not evidence.trace.count:
         return
     told = [e for e in evidence.run.events if e.kind == "broker"]

@@ -22,7 +22,7 @@ from kraftwreck.checkers.kraft.controller_model.metadata_model import (
 from kraftwreck.checkers.kraft.controller_model.refusals import is_online
 from kraftwreck.checkers.kraft.controller_model.state import State, StateHistory
 from kraftwreck.checkers.kraft.invariants.controller import Controller
-from kraftwreck.checkers.kraft.invariants.evidence import Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import GAPS, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.sessions import append_ns, reigns
 from kraftwreck.checkers.kraft.limits import (
@@ -51,7 +51,10 @@ def check(evidence: Evidence, report: Report) -> None:
     """Judge L12."""
     preferred = evidence.setting(REBALANCE, 300) * SECOND
     unclean = evidence.setting(UNCLEAN, 300_000) * 1_000_000
-    if min(preferred, unclean) > LONGEST_INTERVAL_NS or evidence.trace.gaps:
+    if min(preferred, unclean) > LONGEST_INTERVAL_NS:
+        return
+    if evidence.trace.gaps:
+        report.unseen("L12", GAPS)
         return
     history = Controller.of(evidence).history
     if not Controller.of(evidence).is_whole(report, "L12"):

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.checkers.kraft.invariants.evidence import Evidence
+from kraftwreck.checkers.kraft.invariants import broker_life, timely_elections
+from kraftwreck.checkers.kraft.invariants.evidence import GAPS, Evidence
+from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.recorded.capture import Capture
 from tests.checkers.breaks import broken
+from tests.checkers.kraft.stand_ins import evidence
 
 MakeRun = Callable[..., Any]
 SECOND = 1_000_000_000
@@ -194,3 +197,12 @@ def test_c18_the_active_controller_does_not_say_that_it_is_none(
     body = {"topics": [], "validate_only": False}
     capture.api(int(quorum.time * SECOND), -1, 1, "CreateTopics", body, topics, since)
     assert ("C18" in broken(make_run(None, quorum, capture=capture))) is not right
+
+
+@pytest.mark.interpreted  # The evidence is a stand-in.
+def test_gaps_of_traces_are_the_reason_why_nothing_is_judged() -> None:
+    report = Report()
+    known = evidence(trace={"gaps": ["n1"]}, setting=lambda *_: 1)
+    for judge in (broker_life.check, timely_elections.check):
+        judge(known, report)
+    assert {report.of(rule)["why"] for rule in ("C23", "I24", "L12")} == {GAPS}
