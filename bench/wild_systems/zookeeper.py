@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -144,14 +145,16 @@ class Client:
             return self.locks.invoke(op, self.opened)
         (key,) = keys_of(op)
         path, sent = f"/{key}", False
+        end = time.monotonic() + TIMEOUT_S
         try:
-            while True:
+            while time.monotonic() < end:
                 value, version = self.read(path)
                 values, completion = carry_out(op, {key: value})
                 sent = bool(values)
                 if not sent or self.write(path, values[key], version):
                     return completion
-                sent = False  # Another client was faster.
+                sent = False  # Another client was faster, or this server has another version.
+            return Completion("fail", error="each time the node had another version")
         except (OSError, ZooKeeperError) as error:
             self.close()
             return Completion("info" if sent else "fail", error=str(error))

@@ -222,6 +222,10 @@ def says_an_earlier_end(patch: Patch) -> None:
     patch.setattr(Partition, "offset_at", planted)
 
 
+def keeps_the_recovery_point(patch: Patch) -> None:
+    patch.setattr(PartitionFiles, "_lower_point", lambda *_: None)
+
+
 def wakes_no_fetch(patch: Patch) -> None:
     """A long poll is looked at again only when its time is over."""
     attempt = Fetching.attempt
@@ -268,6 +272,7 @@ PLANTED: list[tuple[Callable[[Patch], None], str]] = [
     (wakes_no_fetch, "L13"),
     (wakes_no_produce, "L13"),
     (says_an_earlier_end, "D13"),
+    (keeps_the_recovery_point, "D1"),
 ]
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kraftwreck.checkers.kraft.limits import STEPS_US
 from kraftwreck.nodes.log.layout import segment_name, segment_offsets
+from kraftwreck.nodes.log.partition.checkpoints import RECOVERY_POINTS, read_offsets
 from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.events import UNLIMITED
 from kraftwreck.nodes.replication.flushing import NO_ROOM_US
@@ -67,6 +68,8 @@ class ReplicaStates:
             log = self._watch.logs.of(*place)
             if log is not None:
                 self._cut[place] = min(log.end, self._cut.get(place, log.end))
+                if kind is not data.OpenLog:
+                    self._judge_point(host, effect.key, log)
         elif kind is data.WriteHighWatermarks:
             replicas = replicas_on(host)
             for key, offset in effect.offsets.items():
@@ -116,6 +119,23 @@ class ReplicaStates:
                 "D5",
                 f"{host.name}: the high watermark of {name_of(partition.key)} went back from"
                 f" {before} to {partition.hw}",
+            )
+
+    def _judge_point(self, host: Host, key: PartitionKey, log: RecordLog) -> None:
+        """D1: after a cut, the stored recovery point is not above the end of the log.
+
+        A start after a crash refuses a log that ends before all that was durable.
+        """
+        disk = disk_of_records(host)
+        if disk.trouble is not None:
+            return
+        points = read_offsets(ROOT / RECOVERY_POINTS, disk.files)
+        point = points.get((disk.name_of(key[0]), key[1]), 0)
+        if point > log.end:
+            self._fail(
+                "D1",
+                f"{host.name} stores {point} as the recovery point of {name_of(key)}, which ends at"
+                f" {log.end}",
             )
 
     def _judge_producers(
