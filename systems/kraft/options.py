@@ -238,6 +238,8 @@ class Draws:
         """Return those in ``given``, each ``NAME=VALUE``. Raises :class:`OptionError`, one line."""
         found = values(_CAMPAIGN, given, "kraft")
         brokers = found["brokers"]
+        if found["shells"] == YES and found["records"] == YES:
+            raise OptionError("--shells works without records only: leave --records yes out")
         return cls(
             quorum=cast(Quorum, found["quorum"]),
             brokers=None if brokers == BY_SEED else int(brokers),

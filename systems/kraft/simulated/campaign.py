@@ -7,7 +7,7 @@ from functools import cache
 
 import msgspec
 
-from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.options import OptionError, RunOptions
 from kraftwreck.harness.workload import Workload
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis import triggers
@@ -52,9 +52,11 @@ class KraftCampaign(Campaign):
     """
 
     def options(self, seed: int) -> RunOptions:
-        """Return the options of the test with this ``seed``."""
-        wanted = Draws.parsed(self.system_options).records is True
-        name = _workload(seed, wanted) if self.workload == ALL else self.workload
+        """Return the options of the test with this ``seed``. Raises OptionError."""
+        draws = Draws.parsed(self.system_options)
+        if draws.shells and self.workload == PRODUCE:
+            raise OptionError("-w produce needs brokers that store records; leave --shells out")
+        name = _workload(seed, draws) if self.workload == ALL else self.workload
         threads, rate = _load(find(name), seed)
         return RunOptions(
             system=self.system,
@@ -156,10 +158,11 @@ def _growth(seed: int, cuts: bool, others: list[Fault]) -> list[Fault]:
     return [growth, cut, *(fault for fault in others if fault.at >= later + cut.duration)]
 
 
-def _workload(seed: int, records: bool) -> str:
-    """Return the workload of a campaign of all: in one run of six that of records, and in five of
-    six if brokers must store ``records``."""
-    if (draw_below(PRODUCE_SHARE, seed, "produce") == 0) is not records:
+def _workload(seed: int, draws: Draws) -> str:
+    """Return the workload of a campaign of all: in one run of six that of records, in five of six
+    if brokers must store records, and never in shells, where they cannot."""
+    chosen = (draw_below(PRODUCE_SHARE, seed, "produce") == 0) is not (draws.records is True)
+    if chosen and not draws.shells:
         return PRODUCE
     others = [name for name in drawn() if name != PRODUCE]
     return others[seed % len(others)]

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from kraftwreck.harness.options import RunOptions
-from kraftwreck.systems.kraft.options import PRODUCE, KraftOptions
+from dataclasses import replace
+
+import pytest
+
+from kraftwreck.harness.options import OptionError, RunOptions
+from kraftwreck.systems.campaign import ALL
+from kraftwreck.systems.kraft.options import PRODUCE, Draws, KraftOptions
+from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign
 from kraftwreck.systems.kraft.system import SYSTEM
 
 
@@ -31,3 +37,13 @@ def test_records_on_hosts_keep_their_power() -> None:
     """Hosts have no account of records that all their replicas lost legally."""
     assert set(SYSTEM.lacking(RunOptions(workload=PRODUCE))) == {"power", "hosts"}
     assert set(SYSTEM.lacking(RunOptions(workload="register"))) == set()
+
+
+def test_nodes_in_shells_store_no_records() -> None:
+    with pytest.raises(OptionError, match="--shells works without records only"):
+        Draws.parsed(("shells=yes", "records=yes"))
+    shells = KraftCampaign(system="kraft", workload=PRODUCE, system_options=("shells=yes",))
+    with pytest.raises(OptionError, match="leave --shells out"):
+        shells.options(1)
+    all_workloads = replace(shells, workload=ALL)
+    assert all(all_workloads.options(seed).workload != PRODUCE for seed in range(60))
