@@ -205,7 +205,8 @@ class PartitionRules:
                 f"{name}: the reassignment to {sorted(target)} ends with {list(new.replicas)}.",
             )
         elif old.adding and set(new.replicas) == target and not set(old.adding) <= set(new.isr):
-            if set(old.adding) <= set(old.isr) and new.leader not in (NO_LEADER, *old.isr):
+            unclean = new.leader != NO_LEADER and new.leader not in old.isr
+            if unclean and set(old.adding) <= set(old.isr):
                 return  # They were in sync until an unclean election in the same record.
             if self._asked.times(topic, new.replicas) >= 2:
                 return  # The second begins with all the replicas that the first has left.
