@@ -326,14 +326,20 @@ def test_a_follower_out_of_range_asks_for_offsets() -> None:
     assert only(effects, out.FetchFrom).parts[0].offset == 40
 
 
-def test_a_follower_follows_a_log_that_begins_inside_of_a_batch() -> None:
-    """DeleteRecords may raise the log start to any offset, where a new follower begins."""
+def begins_inside_of_a_batch() -> tuple[Broker, out.FetchFrom]:
+    """A follower whose leader's log has the offsets 41 to 44, and its fetch from there."""
     broker = Broker(leader=2)
     fetch = only(broker.opened, out.FetchFrom)
     refused = come.FetchedPart(KEY, errors.OFFSET_OUT_OF_RANGE, -1, -1)
     asked = only(broker.step(come.FetchAnswered(fetch.correlation, (refused,))), out.AskOffsets)
     answer = come.OffsetsAnswered(asked.correlation, ((KEY, errors.NONE, 41, 44),))
     again = only(broker.step(answer), out.FetchFrom)
+    return broker, again
+
+
+def test_a_follower_follows_a_log_that_begins_inside_of_a_batch() -> None:
+    """DeleteRecords may raise the log start to any offset, where a new follower begins."""
+    broker, again = begins_inside_of_a_batch()
     batches = batch(1, count=3).placed(40, 3), batch(2).placed(43, 3)
     part = come.FetchedPart(KEY, errors.NONE, 44, 41, batches)
     effects = broker.step(come.FetchAnswered(again.correlation, (part,)))
@@ -348,12 +354,7 @@ def test_a_follower_follows_a_log_that_begins_inside_of_a_batch() -> None:
 
 def test_what_a_replica_has_deleted_stays_deleted_under_a_leader_that_has_it() -> None:
     """It led before and deleted; then a loss of power took the rest of its log."""
-    broker = Broker(leader=2)
-    fetch = only(broker.opened, out.FetchFrom)
-    refused = come.FetchedPart(KEY, errors.OFFSET_OUT_OF_RANGE, -1, -1)
-    asked = only(broker.step(come.FetchAnswered(fetch.correlation, (refused,))), out.AskOffsets)
-    answer = come.OffsetsAnswered(asked.correlation, ((KEY, errors.NONE, 41, 44),))
-    again = only(broker.step(answer), out.FetchFrom)
+    broker, again = begins_inside_of_a_batch()
     part = come.FetchedPart(KEY, errors.NONE, 0, 0, (batch(1, count=3).placed(40, 3),))
     effects = broker.step(come.FetchAnswered(again.correlation, (part,)))
     assert [each for each in effects if isinstance(each, out.StartAt)] == [out.StartAt(KEY, 40)]

@@ -47,7 +47,7 @@ from kraftwreck.systems.kraft.simulated.run import simulate
 from kraftwreck.systems.kraft.workloads.log_client import FLUSH_MS, flush_configs
 from kraftwreck.systems.kraft.workloads.produce import WORKLOAD
 from tests.replication.test_planted import truncates_to_the_high_watermark
-from tests.simulation.test_record_rules import RUNS, campaign, runs
+from tests.simulation.test_record_rules import RUNS, campaign, fail_unless_broken, runs
 
 pytestmark = pytest.mark.interpreted
 
@@ -281,12 +281,7 @@ def test_a_planted_bug_breaks_its_rule(
     plant: Callable[[Patch], None], rule: str, monkeypatch: Patch
 ) -> None:
     plant(monkeypatch)
-    found: set[str] = set()
-    for run in runs():
-        found |= {failure.type for failure in run.failures}
-        if rule in found:
-            return
-    pytest.fail(f"{RUNS} runs broke {sorted(found)}, not {rule}")
+    fail_unless_broken(rule)
 
 
 def test_a_late_flush_breaks_d1(monkeypatch: Patch) -> None:

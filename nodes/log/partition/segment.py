@@ -117,9 +117,7 @@ class Segment:
 
         :attr:`end_offset` is then the offset given, or the first of a batch that it was inside of.
         """
-        placed = self.find(end_offset)
-        length = self.length if placed is None else placed[0]
-        end = self.cut_end(end_offset)
+        length, end = self._cut_at(end_offset)
         self.offsets.drop_from(
             self.offsets.count_below(lambda entry: self.base_offset + entry[0] >= end)
         )
@@ -134,8 +132,14 @@ class Segment:
 
     def cut_end(self, end_offset: int) -> int:
         """Return the end offset that :meth:`cut` leaves."""
+        return self._cut_at(end_offset)[1]
+
+    def _cut_at(self, end_offset: int) -> tuple[int, int]:
+        """Return the length of the file and the end offset that :meth:`cut` leaves."""
         placed = self.find(end_offset)
-        return end_offset if placed is None else min(end_offset, placed[1].base_offset)
+        if placed is None:
+            return self.length, end_offset
+        return placed[0], min(end_offset, placed[1].base_offset)
 
     def cut_file(self, length: int) -> None:
         """Cut the file to ``length`` bytes, durably. Raises OSError."""

@@ -199,6 +199,10 @@ def _bounces(kinds: Sequence[str], run: _Run) -> list[Fault]:
     return faults
 
 
+_Blow = tuple[float, str, str, int, tuple[str, ...]]
+"""A fault of a round: when it begins (s), its kind and shape, how long it lasts (ms), targets."""
+
+
 def _successions(kinds: Sequence[str], run: _Run) -> list[Fault]:
     """Return rounds in which a leader falls and then another one, of which no third has heard.
 
@@ -223,19 +227,24 @@ def _successions(kinds: Sequence[str], run: _Run) -> list[Fault]:
             (falls_s, kind, "one", _pick((2_500, 5_000), (*mine, "blow")), (leads,)),
             (again_s, kind, "one", _pick((300, 1_500, 4_000), (*mine, "second")), (next_,)),
         ]
-        faults += [
-            Fault(
-                at=round(begins_s * SECOND),
-                kind=each,
-                shape=shape,
-                duration=duration_ms * MILLISECOND,
-                draw=draw(*mine, place),
-                targets=targets,
-            )
-            for place, (begins_s, each, shape, duration_ms, targets) in enumerate(blows)
-        ]
+        faults += _timed(blows, mine)
         at_s = again_s + 5.0 + 2.0 * draw_unit(*mine, "gap")
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))
+
+
+def _timed(blows: Sequence[_Blow], key: tuple[int, str, str, int]) -> list[Fault]:
+    """Return the faults of one round; ``key`` is what their choices are drawn from."""
+    return [
+        Fault(
+            at=round(begins_s * SECOND),
+            kind=kind,
+            shape=shape,
+            duration=duration_ms * MILLISECOND,
+            draw=draw(*key, place),
+            targets=targets,
+        )
+        for place, (begins_s, kind, shape, duration_ms, targets) in enumerate(blows)
+    ]
 
 
 def _deafness(run: _Run) -> list[Fault]:
@@ -258,23 +267,12 @@ def _deafness(run: _Run) -> list[Fault]:
         deaf_s = at_s + away_ms / 1000 - 0.2
         again_s = deaf_s + 0.2 + back_ms / 1000
         unheard = tuple(end for each in run.controllers for end in (each, deaf))
-        faults += [
-            Fault(
-                at=round(begins_s * SECOND),
-                kind="partition",
-                shape=shape,
-                duration=duration_ms * MILLISECOND,
-                draw=draw(*mine, place),
-                targets=targets,
-            )
-            for place, (begins_s, shape, duration_ms, targets) in enumerate(
-                [
-                    (at_s, "link", away_ms, (deaf, returns)),
-                    (deaf_s, "one-ways", 200 + back_ms + again_ms, unheard),
-                    (again_s, "link", again_ms, (deaf, returns)),
-                ]
-            )
+        blows = [
+            (at_s, "partition", "link", away_ms, (deaf, returns)),
+            (deaf_s, "partition", "one-ways", 200 + back_ms + again_ms, unheard),
+            (again_s, "partition", "link", again_ms, (deaf, returns)),
         ]
+        faults += _timed(blows, mine)
         at_s = again_s + again_ms / 1000 + 1.0 + 2.0 * draw_unit(*mine, "gap")
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))
 
