@@ -157,6 +157,12 @@ TRIED = (
     "PySyncObj 0.3.14, `-n kill -t 60` with registers: 1 run, 676 operations, 8 kills, valid.",
     "PySyncObj 0.3.14, `-w set -n kill,restart -t 180`: 1 run, 971 operations, 11 kills, 10"
     " restarts, valid. All members must be down at once, and start apart.",
+    "ZooKeeper 3.8.4, `-w register -n kill,partition`, reads after `sync`: 10 runs with `-t 30` at a"
+    " load of 10, and in one the servers differed for good. A server had written a snapshot as"
+    " leader, with a write that was never committed. Told to truncate, it cut its log and then"
+    " loaded that snapshot again (this looks like"
+    " [ZOOKEEPER-1549](https://issues.apache.org/jira/browse/ZOOKEEPER-1549))."
+    " Ten runs with `-t 60`, seeds 1 to 10, were valid.",
     "Apache Kafka, `acks=1` and unclean elections, `-w produce -t 60`, silent brokers given up"
     " after 4 s: 2 runs, one lost records, one was valid. Most faults ended before a leader was"
     " replaced.",
@@ -199,7 +205,7 @@ TESTS = (
     Test("v2.15.2", (*_JETSTREAM, "--option", "version=2.15.2"), 5, 0, 5),
     Test("a queue", _QUEUE, 5, 4, 5),
     Test("with split-brain protection", (*_QUEUE, "--option", "protection=true"), 5, 0, 5),
-    Test("reads without `sync`", ("zookeeper", "--option", "sync=false", "-t", "60"), 5, 5, 5),
+    Test("reads without `sync`", ("zookeeper", "--option", "sync=false", "-t", "60"), 5, 3, 5),
     Test("reads after `sync`", ("zookeeper", "-t", "60"), 10, 0, 0),
     Test("locks by ephemeral nodes", ("zookeeper", "-w", "lock", "-t", "60"), 5, 0, 5),
     Test("a queue", ("zookeeper", "-w", "queue", "-t", "60"), 10, 0, 0),
@@ -286,7 +292,7 @@ def page(found: Sequence[Record]) -> str:
                 lines.append(_row(test, of))
         if system in PICTURES:
             lines += ["", f"![A report: {PICTURES[system]}.]({picture(system)})"]
-    lines += ["", "## Tried without a hit", "", *(f"- {line}" for line in TRIED)]
+    lines += ["", "## Also tried", "", *(f"- {line}" for line in TRIED)]
     return "\n".join(lines) + "\n"
 
 
