@@ -157,8 +157,8 @@ TRIED = (
     "PySyncObj 0.3.14, `-n kill -t 60` with registers: 1 run, 676 operations, 8 kills, valid.",
     "PySyncObj 0.3.14, `-w set -n kill,restart -t 180`: 1 run, 971 operations, 11 kills, 10"
     " restarts, valid. All members must be down at once, and start apart.",
-    "ZooKeeper 3.8.4, `-w register -n kill,partition`, reads after `sync`: 10 runs with `-t 30` at a"
-    " load of 10, and in one the servers differed for good. A server had written a snapshot as"
+    "ZooKeeper 3.8.4, `-w register -n kill,partition`, reads after `sync`: 10 runs with `-t 30` at"
+    " a load of 10, and in one the servers differed for good. A server had written a snapshot as"
     " leader, with a write that was never committed. Told to truncate, it cut its log and then"
     " loaded that snapshot again (this looks like"
     " [ZOOKEEPER-1549](https://issues.apache.org/jira/browse/ZOOKEEPER-1549))."

@@ -108,13 +108,18 @@ def _room(
     scalars: Any, queue: Any, vectors: Any, trail: Any, seen: Any, entries: Any,
     tail: int, reads: int, writes: int,
 ) -> int:  # fmt: skip
-    """Return which array is too small for one more step, MORE if none is."""
+    """Return which array is too small for one more step, MORE if none is.
+
+    A step places indeterminate calls, at most one of each group, or a completion: all writes that
+    are open, the completion itself, and all reads before and after it. It has at most two new
+    configurations to remember.
+    """
     groups = vectors.shape[1]
-    if tail + writes + groups + 2 > len(queue):
+    if tail + max(groups, writes + 1) > len(queue):
         return ROOM_QUEUE
-    if scalars[VECTORS] + groups + 1 > len(vectors):
+    if scalars[VECTORS] + groups > len(vectors):
         return ROOM_VECTORS
-    if scalars[TRAIL] + 2 * reads + writes + groups + 2 > len(trail):
+    if scalars[TRAIL] + max(groups, 2 * reads + writes + 1) > len(trail):
         return ROOM_TRAIL
     if scalars[ENTRIES] + 2 > len(entries) or 2 * (scalars[FILLED] + 2) > len(seen):
         return ROOM_SEEN

@@ -5,10 +5,11 @@ from __future__ import annotations
 from time import thread_time
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kraftwreck.checkers.calls import Call, pair
-from kraftwreck.checkers.linearizability import compiled_search, decide
+from kraftwreck.checkers.linearizability import compiled_search, decide, search_kernel
 from kraftwreck.checkers.linearizability.compiled_search import Coded, CompiledSearch
 from kraftwreck.checkers.linearizability.decide import Outcome, check
 from kraftwreck.checkers.linearizability.keyed import brief, explain
@@ -18,6 +19,7 @@ from tests.checkers.rows import Row, did, history
 pytestmark = pytest.mark.interpreted  # It replaces constants of modules.
 
 CAS = Register("cas-register")
+ROOMS = ("QUEUE", "VECTORS", "TRAIL", "SEEN")
 
 
 def at_once(count: int, last: list[int]) -> list[Call]:
@@ -62,6 +64,56 @@ def test_the_limit_of_configurations_is_the_last_one_that_is_examined() -> None:
     calls = at_once(9, [0, 1, 0])
     assert check(CAS, calls, max_steps=1023).steps == 1024
     assert check(CAS, calls, max_steps=1024).steps == 2048
+
+
+def interpreted(function: Any) -> Any:
+    """Return the Python function of a compiled one; numba may be switched off."""
+    return np.errstate(over="ignore")(getattr(function, "py_func", function))
+
+
+QUEUE, VECTORS, TRAIL, SEEN = (getattr(search_kernel, f"ROOM_{name}") for name in ROOMS)
+
+
+def room(
+    queue: int, vectors: int, trail: int, seen: int, entries: int, groups: int = 3, writes: int = 5
+) -> Any:
+    """Return what arrays of these lengths lack for a step with 2 reads, at 10 rows of each."""
+    scalars = [10] * search_kernel.SCALARS
+    shapes = (queue, 4), (vectors, groups), (trail, 2), (seen, 3), (entries, 2)
+    return interpreted(search_kernel._room)(
+        scalars, *(np.zeros(shape, np.int64) for shape in shapes), 10, 2, writes
+    )
+
+
+def test_a_step_has_room_for_the_most_that_it_may_write_and_no_less() -> None:
+    # Five writes and a completion; three groups; two reads twice, and the six; two places.
+    exact = (16, 13, 20, 24, 12)
+    assert room(*exact) == search_kernel.MORE
+    for place, lacking in enumerate((QUEUE, VECTORS, TRAIL, SEEN, SEEN)):
+        less = [length - (place == at) for at, length in enumerate(exact)]
+        assert room(*less) == lacking
+    # Nine groups write more than the five writes, but less than no write would with its reads.
+    assert room(19, 19, 20, 24, 12, groups=9) == search_kernel.MORE
+    assert room(18, 19, 20, 24, 12, groups=9) == QUEUE
+    assert room(25, 25, 25, 24, 12, groups=15) == search_kernel.MORE
+    assert room(25, 25, 24, 24, 12, groups=15) == TRAIL
+
+
+def test_rows_are_taken_one_after_the_other() -> None:
+    scalars = [0] * search_kernel.SCALARS
+    trail, entries = np.zeros((4, 2), np.int64), np.zeros((4, 2), np.int64)
+    seen, vectors = np.full((8, 3), -1, np.int64), np.zeros((4, 0), np.int64)
+    for row in range(3):
+        assert interpreted(search_kernel._place)(scalars, trail, 7, -1) == row
+        assert interpreted(search_kernel._fresh)(scalars, seen, entries, vectors, 9, row, 0, 0, 0)
+        assert scalars[search_kernel.ENTRIES] == scalars[search_kernel.FILLED] == row + 1
+
+
+def test_a_place_whose_slot_is_taken_gets_the_next_one() -> None:
+    seen = np.full((8, 3), -1, np.int64)
+    first = int(interpreted(search_kernel._slot)(seen, 5, 1, 0, 0))
+    seen[first] = 6, 0, 0  # Another place.
+    assert interpreted(search_kernel._slot)(seen, 5, 1, 0, 0) == (first + 1) % 8
 
 
 def call_of(value: Any, start: int = 0) -> Call:
