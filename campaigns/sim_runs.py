@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -151,6 +154,36 @@ class Progress:
         )
 
 
+@contextmanager
+def _sigint_deferred() -> Iterator[None]:
+    """Defer SIGINT until the end: another process is then started completely or not at all.
+
+    A process that is started meanwhile blocks SIGINT (:func:`_end_by_sigint`).
+    """
+    before = signal.getsignal(signal.SIGINT)
+    here = threading.current_thread() is threading.main_thread()
+    if not here or before is signal.SIG_IGN:
+        yield
+        return
+    came: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, before)
+        if came:
+            signal.raise_signal(signal.SIGINT)
+
+
+def _end_by_sigint() -> None:
+    """Let Ctrl-C end this process without a traceback, also one that came during its start."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
 def run_all(seeds: Iterable[int], jobs: int, deadline: float | None, progress: Progress) -> None:
     """Run the tests of ``seeds`` in ``jobs`` processes until all are done or time is up."""
     task = progress.source.task
@@ -167,8 +200,9 @@ def run_all(seeds: Iterable[int], jobs: int, deadline: float | None, progress: P
                 return
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        open_: set[Future[Tested]] = {pool.submit(task(seed)) for seed in islice(todo, 3 * jobs)}
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_by_sigint) as pool:
+        with _sigint_deferred():  # The first tests start the processes, which inherit this.
+            open_: set[Future[Tested]] = {pool.submit(task(s)) for s in islice(todo, 3 * jobs)}
         while open_:
             done, open_ = wait(open_, return_when=FIRST_COMPLETED)
             for future in done:
@@ -177,4 +211,5 @@ def run_all(seeds: Iterable[int], jobs: int, deadline: float | None, progress: P
                 for future in open_:
                     future.cancel()
                 return
-            open_ |= {pool.submit(task(seed)) for seed in islice(todo, len(done))}
+            with _sigint_deferred():
+                open_ |= {pool.submit(task(seed)) for seed in islice(todo, len(done))}

@@ -1,6 +1,8 @@
-"""JSON: the exceptions that decoding and encoding can raise, and whether it can hold a value."""
+"""JSON: the exceptions of decoding and encoding, whether it can hold a value, and in what form."""
 
 from __future__ import annotations
+
+from typing import Any, Final
 
 import msgspec
 
@@ -18,3 +20,19 @@ def is_json(value: object) -> bool:
     except UNENCODABLE:
         return False
     return True
+
+
+_SAME: Final = frozenset({type(None), bool, int, str})
+
+
+def as_in_json(value: Any) -> Any:
+    """Return ``value`` as it is after a round trip through JSON: a tuple as a list, bytes as text.
+
+    A value that JSON cannot hold is returned as it is.
+    """
+    if type(value) in _SAME:
+        return value
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value))
+    except UNENCODABLE:
+        return value

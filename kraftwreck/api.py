@@ -17,13 +17,18 @@ from kraftwreck.harness.capabilities import (
     HOSTS,
     LEADERS,
     LIMITS,
+    LOAD,
     MEMBERSHIP,
     MESSAGES,
     PACKETS,
     POWER,
     PROCESSES,
+    TORN_WRITES,
+    UPGRADES,
     Capability,
+    ClockSetting,
     Environment,
+    MemberChange,
 )
 from kraftwreck.harness.client import Answer, Call, Client, Completion, Connection, Invocation
 from kraftwreck.harness.clusters.cluster import Host
@@ -55,6 +60,7 @@ from kraftwreck.harness.options import OptionError, RunOptions
 from kraftwreck.harness.simulated.core import CorePlace, CoreSystem, Watch
 from kraftwreck.harness.system import Deployed, System
 from kraftwreck.harness.workload import ClientSetting, Load, Workload
+from kraftwreck.histories.disturbance import Disturbance
 from kraftwreck.histories.fault import Fault, FaultEvent
 from kraftwreck.histories.members import Member
 from kraftwreck.histories.operation import Op
@@ -138,6 +144,7 @@ __all__ = [  # noqa: RUF022 - by code point
     "Client",
     "ClientError",
     "ClientSetting",
+    "ClockSetting",
     "ClockShape",
     "Codec",
     "CommandSucceeds",
@@ -152,6 +159,7 @@ __all__ = [  # noqa: RUF022 - by code point
     "DebianPackages",
     "Delay",
     "Deployed",
+    "Disturbance",
     "EachThread",
     "Effect",
     "Environment",
@@ -173,12 +181,14 @@ __all__ = [  # noqa: RUF022 - by code point
     "Kill",
     "LEADERS",
     "LIMITS",
+    "LOAD",
     "Limit",
     "Load",
     "MEMBERSHIP",
     "MESSAGES",
     "Map",
     "Member",
+    "MemberChange",
     "NetworkShape",
     "NodeClient",
     "Note",
@@ -224,10 +234,12 @@ __all__ = [  # noqa: RUF022 - by code point
     "Synchronize",
     "System",
     "SystemFaults",
+    "TORN_WRITES",
     "Terminate",
     "Tick",
     "TimeLimit",
     "TraceEvent",
+    "UPGRADES",
     "UntilInfo",
     "UntilOk",
     "VERBS",

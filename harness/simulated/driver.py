@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence, Set
 from typing import Final, Protocol
 
+import msgspec
+
 from kraftwreck.harness.attempts import Attempt, unusable
 from kraftwreck.harness.capabilities import Environment
 from kraftwreck.harness.client import Answer, Call, Client, Completion, Forgetful, Pause
@@ -44,6 +46,7 @@ from kraftwreck.harness.workload import ClientSetting, Load, Speaking, Workload
 from kraftwreck.histories.fault import Fault, FaultEvent
 from kraftwreck.histories.operation import Op
 from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.histories.undecodable import as_in_json
 from kraftwreck.nodes.draw import draw_below
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.timeline import WorldError
@@ -69,6 +72,17 @@ class SimInjector(Protocol):
 
 InjectorFactory = Callable[[Environment, Callable[[], int]], SimInjector]
 """Makes the injector for an environment and a clock (ns since the start of the test)."""
+
+
+def recorded(op: Op) -> Op:
+    """Return ``op`` with key and value as ``history.jsonl`` holds them.
+
+    So checkers see the same in a campaign, which judges runs in memory, as in a run folder.
+    """
+    key, value = as_in_json(op.key), as_in_json(op.value)
+    if key is op.key and value is op.value:
+        return op
+    return msgspec.structs.replace(op, key=key, value=value)
 
 
 class VirtualDriver:
@@ -134,7 +148,7 @@ class VirtualDriver:
                 self._wake(command)
             case Record():
                 op = command.op
-                self.ops.append(op)
+                self.ops.append(recorded(op))
                 self._world.fact(f"o {op.process} {op.type} {op.f} {op.key} {op.value}")
             case Invoke():
                 self._invoke(command)

@@ -6,8 +6,14 @@ Names of other modules may move without notice; these stay, or change with a lin
 
 from __future__ import annotations
 
+from kraftwreck.nodes.protocol import errors
 from kraftwreck.systems.kraft.requests import ClientState, KraftClient, KraftWorkload, kafka_call
-from kraftwreck.systems.kraft.workloads.controller import ask_controller, ask_for_write
+from kraftwreck.systems.kraft.workloads.controller import (
+    ask_controller,
+    ask_for_write,
+    not_answered,
+    refused_by_node,
+)
 
 __all__ = [
     "ClientState",
@@ -15,5 +21,8 @@ __all__ = [
     "KraftWorkload",
     "ask_controller",
     "ask_for_write",
+    "errors",
     "kafka_call",
+    "not_answered",
+    "refused_by_node",
 ]

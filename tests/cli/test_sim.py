@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.waiting import wait_until
 
 Command = Callable[..., Any]
 SHORT = ("sim", "-t", "3", "--jobs", "1", "--json", "-n", "partition,kill")
@@ -64,3 +70,26 @@ def test_unusable_values_are_named(
     assert ended.code == 254
     assert said in ended.err
     assert len(ended.err.strip().splitlines()) == 1
+
+
+def importing(parent: int) -> bool:
+    """Return whether a process for tests of ``parent`` is importing modules."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return any(b"msgspec" in Path(f"/proc/{child}/maps").read_bytes() for child in children)
+
+
+def test_ctrl_c_while_processes_start_is_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kraftwreck.cli.main", "sim", "--seeds", "0..99"]
+    with subprocess.Popen(
+        [*command, "--jobs", "2", "--store", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as campaign:
+        wait_until(lambda: importing(campaign.pid), "a process imports modules")
+        os.killpg(campaign.pid, signal.SIGINT)
+        _, err = campaign.communicate(timeout=120)
+    assert campaign.returncode == 130
+    assert err.split("\n\n")[-1].strip() == "kraftwreck: interrupted"
+    assert "Traceback" not in err
