@@ -13,7 +13,7 @@ from kraftwreck.checkers.kraft.limits import STEPS_US
 from kraftwreck.nodes.log.layout import segment_name, segment_offsets
 from kraftwreck.nodes.log.partition.checkpoints import RECOVERY_POINTS, read_offsets
 from kraftwreck.nodes.replication import effects as data
-from kraftwreck.nodes.replication.events import UNLIMITED
+from kraftwreck.nodes.replication.events import UNLIMITED, LogOpened
 from kraftwreck.nodes.replication.flushing import NO_ROOM_US
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 from kraftwreck.nodes.replication.log_view import LogView
@@ -56,6 +56,7 @@ class ReplicaStates:
         """The end that was judged to be on the platter."""
         if watch.watches:
             world.on_disk.append(self._on_disk)
+            world.on_caused.append(self._on_caused)
             world.on_emit.append(self._on_emit)
 
     def _fail(self, rule: str, explanation: str) -> None:
@@ -63,13 +64,10 @@ class ReplicaStates:
 
     def _on_disk(self, host: Host, effect: Any) -> None:
         kind = type(effect)
-        if kind is data.Truncate or kind is data.StartAt or kind is data.OpenLog:
-            place = host.id, effect.key
-            log = self._watch.logs.of(*place)
+        if kind is data.Truncate or kind is data.StartAt:
+            log = self._note_cut(host, effect.key)
             if log is not None:
-                self._cut[place] = min(log.end, self._cut.get(place, log.end))
-                if kind is not data.OpenLog:
-                    self._judge_point(host, effect.key, log)
+                self._judge_point(host, effect.key, log)
         elif kind is data.WriteHighWatermarks:
             replicas = replicas_on(host)
             for key, offset in effect.offsets.items():
@@ -80,6 +78,18 @@ class ReplicaStates:
                         f"{host.name} stores {offset} as the high watermark of {name_of(key)},"
                         f" which is {known.hw}",
                     )
+
+    def _on_caused(self, host: Host, event: Any) -> None:
+        if type(event) is LogOpened:
+            self._note_cut(host, event.key)
+
+    def _note_cut(self, host: Host, key: PartitionKey) -> RecordLog | None:
+        """Note that the log may end earlier now, and return it."""
+        place = host.id, key
+        log = self._watch.logs.of(*place)
+        if log is not None:
+            self._cut[place] = min(log.end, self._cut.get(place, log.end))
+        return log
 
     def _on_emit(self, host: Host) -> None:
         replicas = replicas_on(host)
