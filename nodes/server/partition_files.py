@@ -437,7 +437,13 @@ class PartitionFiles:
         if replica is not None:
             replica.log.discard()
             self._busy[key] = []
-            self._elsewhere(partial(self._empty, replica.name), lambda _: self._free(key))
+            work = partial(self._empty_of, key[0], replica.name)
+            self._elsewhere(work, lambda _: self._free(key))
+
+    def _empty_of(self, topic_id: bytes, name: TopicPartition) -> None:
+        """Remove the files of a partition, unless a new topic of the same name has its folder."""
+        if read_topic_id(self._folder(name), self._media) == topic_id:
+            self._empty(name)
 
     def _append(self, effect: data.Append) -> list[DiskEvent]:
         if effect.key in self.full:

@@ -6,10 +6,12 @@ import gc
 import random
 import shutil
 import weakref
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from struct import Struct
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -280,6 +282,30 @@ def test_a_topic_of_the_same_name_begins_empty(
     other = (b"t" * 15 + b"u", 0)
     found = files_in(tmp_path).carry_out(out.OpenLog(other))[0]
     assert found == come.LogOpened(other, 0, 0, (), (), 0)
+
+
+def test_a_topic_deleted_while_its_log_is_opened_leaves_a_new_one_of_its_name_alone(
+    tmp_path: Path,
+) -> None:
+    # Found with seed 6 of a hunt: the files of the new log were removed.
+    waiting: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()
+    files = PartitionFiles(
+        tmp_path, lambda topic_id: "t", SMALL, elsewhere=lambda *piece: waiting.append(piece)
+    )
+    files.tell = lambda event: None
+    other = (b"t" * 15 + b"u", 0)
+    for effect in (out.OpenLog(KEY), out.RemoveLog(KEY), out.OpenLog(other)):
+        files.carry_out(effect)
+    while waiting:
+        work, done = waiting.popleft()
+        done(work())
+    first = batch(1).placed(0, 3)
+    files.carry_out(out.Append(other, replace(first, handle=written(first))))
+    files.close()
+    again = PartitionFiles(tmp_path, lambda topic_id: "t", SMALL)
+    (found,) = again.carry_out(out.OpenLog(other))
+    assert isinstance(found, come.LogOpened)
+    assert found.end_offset == 1
 
 
 def test_a_producer_is_known_long_after_its_last_batch(
