@@ -243,6 +243,9 @@ class Disk(DiskIndex):
         """No operation on the metadata causes an event."""
         return []
 
+    def begin_work(self) -> None:
+        """The metadata log needs no work beside the process."""
+
     def work(self) -> Piece:
         """The metadata log needs no work beside the process."""
         raise AssertionError("no piece of work was requested")

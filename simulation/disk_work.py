@@ -26,7 +26,8 @@ class DiskWorker:
     """Carries out effects of the types ``durable`` in virtual time.
 
     ``on_disk`` is called with each operation just before it reaches the disk, ``on_caused`` with
-    each event of the disk, before its process handles it.
+    each event of the disk, before its process handles it. ``on_work`` is called with a host after
+    each piece of work beside its process.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class DiskWorker:
     ) -> None:
         self.on_disk: list[Callable[[Host, Any], None]] = []
         self.on_caused: list[Callable[[Host, Any], None]] = []
+        self.on_work: list[Callable[[Host], None]] = []
         self._time = time
         self._seed = seed
         self._knobs = knobs
@@ -95,6 +97,7 @@ class DiskWorker:
     def begin_piece(self, host: Host) -> int:
         """Begin the first piece of work beside the host's process; return when it is done."""
         host.working = True
+        host.disk.begin_work()
         host.piece_count += 1
         number = draw(self._seed, "piece", host.id, host.piece_count)
         time = self._fsync(host, number)
@@ -109,6 +112,8 @@ class DiskWorker:
         """
         piece = host.disk.work()
         host.working = False
+        for told in self.on_work:
+            told(host)
         self._time.fact(f"w {host.id} {host.piece_count} {type(piece.cause).__name__}")
         return piece
 

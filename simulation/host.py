@@ -89,6 +89,10 @@ class SimulatedDisk(Protocol):
         """Return the events that the effects written since the last call caused, in order."""
         ...
 
+    def begin_work(self) -> None:
+        """Begin the first of the pieces."""
+        ...
+
     def work(self) -> Piece:
         """Carry out the first of the pieces and return it. Raises OSError if the hardware fails."""
         ...

@@ -88,6 +88,9 @@ class KeyedDisk:
         """A written value causes no event."""
         return []
 
+    def begin_work(self) -> None:
+        """There is no work beside the process."""
+
     def work(self) -> Piece:
         """There is no work beside the process."""
         raise AssertionError("no piece of work was requested")

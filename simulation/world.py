@@ -56,12 +56,12 @@ class World(Timeline):
     ``names`` are the hosts in order; the id of a node is its position + 1. ``factory`` makes their
     cores, whose messages and effects ``binding`` knows. ``events`` collects the traces, in order of
     time. Callbacks: ``on_trace`` gets each trace event, ``on_disk`` each durable operation just
-    before it reaches the disk, ``on_caused`` each event of a disk before its process handles it.
-    ``on_emit`` gets each host whose process has effects, when all of them are on the disk and none
-    has left. ``on_step`` gets each event after its core has handled it, ``on_request`` and
-    ``on_response`` each request of a node and each answer to one as its node begins to handle it.
-    ``on_wipe`` gets each disk that was replaced by an empty one, ``on_recovery`` the faults that a
-    start found on its disk.
+    before it reaches the disk, ``on_caused`` each event of a disk before its process handles it,
+    ``on_work`` each host where work beside the process has ended. ``on_emit`` gets each host whose
+    process has effects, when all of them are on the disk and none has left. ``on_step`` gets each
+    event after its core has handled it, ``on_request`` and ``on_response`` each request of a node
+    and each answer to one as its node begins to handle it. ``on_wipe`` gets each disk that was
+    replaced by an empty one, ``on_recovery`` the faults that a start found on its disk.
     """
 
     def __init__(
@@ -124,6 +124,11 @@ class World(Timeline):
     def on_caused(self) -> list[Callable[[Host, Any], None]]:
         """Callbacks for each event of a disk, called before its process handles it."""
         return self._disks.on_caused
+
+    @property
+    def on_work(self) -> list[Callable[[Host], None]]:
+        """Callbacks for hosts where work on the disk beside the process has ended."""
+        return self._disks.on_work
 
     def host(self, name: str) -> Host:
         """Return the host called ``name``; raises :class:`WorldError` for an unknown one."""

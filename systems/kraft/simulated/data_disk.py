@@ -117,10 +117,14 @@ class DataDisk(Disk):
 
         self.pieces.append(Piece(work, finish, effect))
 
+    def begin_work(self) -> None:
+        """Begin the first of the pieces."""
+        self.files.begin_beside()
+
     def work(self) -> Piece:
         """Carry out the first of the pieces: see :class:`~simulation.host.SimulatedDisk`."""
         piece = self.pieces[0]
-        with self._failing(piece.cause):
+        with self._failing(piece.cause), self.files.beside():
             piece.result = piece.work()
         self.pieces.popleft()
         return piece
@@ -130,7 +134,7 @@ class DataDisk(Disk):
         piece = self.pieces[0]
         most = MOST_STEPS[type(piece.cause)] if isinstance(piece.cause, _BESIDE) else _SHORT
         self.files.crash_after(draw % (most + 1), draw >> 8)
-        with suppress(Crash, OSError, ValueError, KeyError):
+        with suppress(Crash, OSError, ValueError, KeyError), self.files.beside():
             piece.work()
         self.files.process_ended()
 

@@ -7,11 +7,17 @@ until some later request or failure needs what it has wrong.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kraftwreck.checkers.kraft.limits import STEPS_US
 from kraftwreck.nodes.log.layout import segment_name, segment_offsets
-from kraftwreck.nodes.log.partition.checkpoints import RECOVERY_POINTS, read_offsets
+from kraftwreck.nodes.log.partition.checkpoints import (
+    RECOVERY_POINTS,
+    TopicPartition,
+    read_offsets,
+)
 from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.events import UNLIMITED, LogOpened
 from kraftwreck.nodes.replication.flushing import NO_ROOM_US
@@ -21,6 +27,7 @@ from kraftwreck.nodes.replication.partition import Partition
 from kraftwreck.nodes.replication.producers import KEPT, Kept
 from kraftwreck.simulation.disk import ROOT
 from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.filesystem import Inode
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
@@ -33,6 +40,8 @@ from kraftwreck.systems.kraft.simulated.record_logs import (
 from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch
 
 Place = tuple[int, PartitionKey]
+Points = Mapping[TopicPartition, int]
+_POINTS: Final = ROOT / RECOVERY_POINTS
 RECENT: Final = 24
 """How many of the last batches of a log are judged when it has grown."""
 
@@ -54,9 +63,12 @@ class ReplicaStates:
         """The end of the log when it was opened."""
         self._durable: dict[Place, int] = {}
         """The end that was judged to be on the platter."""
+        self._points: dict[int, tuple[Inode, Points]] = {}
+        """By host: the checkpoint of recovery points that was judged last."""
         if watch.watches:
             world.on_disk.append(self._on_disk)
             world.on_caused.append(self._on_caused)
+            world.on_work.append(self._on_work)
             world.on_emit.append(self._on_emit)
 
     def _fail(self, rule: str, explanation: str) -> None:
@@ -82,6 +94,36 @@ class ReplicaStates:
     def _on_caused(self, host: Host, event: Any) -> None:
         if type(event) is LogOpened:
             self._note_cut(host, event.key)
+
+    def _on_work(self, host: Host) -> None:
+        """D1: all below a stored recovery point is on the platter.
+
+        A start after a crash does not look below it.
+        """
+        disk = host.disk
+        if not isinstance(disk, DataDisk) or not disk.files.exists(_POINTS):
+            return
+        inode = disk.files.inode(_POINTS)
+        judged, before = self._points.get(host.id, (None, {}))
+        if inode is judged or disk.trouble is not None:
+            return
+        points = read_offsets(_POINTS, disk.files)
+        self._points[host.id] = inode, points
+        for key in replicas_on(host):
+            log = self._watch.logs.of(host.id, key)
+            if log is None or key in disk.logs.full or disk.logs.end_of(key) < 0:
+                continue
+            name = disk.name_of(key[0]), key[1]
+            point, known = points.get(name, 0), before.get(name, 0)
+            if point <= max(known, log.start):
+                continue
+            there = _on_platter(disk, key, log, known)
+            if point > there:
+                self._fail(
+                    "D1",
+                    f"{host.name} stores {point} as the recovery point of {name_of(key)}, but a"
+                    f" loss of power would leave {there}",
+                )
 
     def _note_cut(self, host: Host, key: PartitionKey) -> RecordLog | None:
         """Note that the log may end earlier now, and return it."""
@@ -139,7 +181,7 @@ class ReplicaStates:
         disk = disk_of_records(host)
         if disk.trouble is not None:
             return
-        points = read_offsets(ROOT / RECOVERY_POINTS, disk.files)
+        points = read_offsets(_POINTS, disk.files)
         point = points.get((disk.name_of(key[0]), key[1]), 0)
         if point > log.end:
             self._fail(
@@ -218,20 +260,29 @@ class ReplicaStates:
         self._durable[place] = end
 
 
-def _on_platter(disk: DataDisk, key: PartitionKey, log: RecordLog) -> int:
-    """Return the offset up to which a loss of power leaves the log as it is."""
+def _on_platter(disk: DataDisk, key: PartitionKey, log: RecordLog, since: int = 0) -> int:
+    """Return the offset up to which a loss of power leaves the log as it is; all below ``since`` is
+    known to stay."""
     folder = ROOT / f"{disk.name_of(key[0])}-{key[1]}"
     bases = segment_offsets(disk.files.names(folder))
     for base, after in zip(bases, [*bases[1:], log.end], strict=True):
-        batches = [each for each in log.batches if base <= each.base_offset < after]
-        inode = disk.files.inode(folder / segment_name(base))
+        if after <= since:
+            continue
+        first = bisect_left(log.batches, base, key=_base)
+        batches = log.batches[first : bisect_left(log.batches, after, key=_base)]
+        path = folder / segment_name(base)
+        stable, inode = disk.files.on_platter(path), disk.files.inode(path)
         # Batches that were deleted may still be at the beginning of the file.
         position = len(inode.data) - sum(each.size for each in batches)
         for batch in batches:
             position += batch.size
-            if position > inode.stable:
+            if position > stable:
                 return batch.base_offset
     return log.end
+
+
+def _base(batch: Batch) -> int:
+    return batch.base_offset
 
 
 def _producers(log: RecordLog, since: int | None) -> dict[int, tuple[int, tuple[Kept, ...]]]:
