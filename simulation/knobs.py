@@ -105,7 +105,7 @@ def draw_world(seed: int, nodes: int) -> WorldKnobs:
         fsync_max=fsync[1],
         slow_disk=slow,
         slow_factor=pick([4, 10], seed, "slow-factor") if slow else 1,
-        late_work=pick([0, 0, 3, 10], seed, "late-work"),
+        late_work=pick([0, 0, 10, 30], seed, "late-work"),
         # A host that has just started shows a monotonic clock near 0, and wall clocks may differ
         # by more than a day if they are not maintained.
         mono_spread=pick([10_000_000_000, 10_000_000_000, 1_000], seed, "mono"),
