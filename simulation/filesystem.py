@@ -11,8 +11,8 @@ has visible names and names that are on the platter. The rules of a crash:
   beginning of the bytes written since, cut at any byte. A whole sector of those bytes may read as
   zeros (it was never written). A truncation without fsync may be undone, and then nothing written
   after it is there.
-* An fsync beside the process (:meth:`Filesystem.begin_beside`) makes durable what a file had when
-  the work began. What the process writes meanwhile may come too late.
+* An fsync beside the process (:meth:`Filesystem.begin_beside`) makes only the contents durable
+  that a file had when this work began. Later writes may come too late.
 * Of the names changed since the last fsync of their directory some first changes are kept, in
   order, so that a file whose name came before its contents may be empty.
 
