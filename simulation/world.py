@@ -59,8 +59,8 @@ class World(Timeline):
     before it reaches the disk. ``on_caused`` gets each event of a disk before its process handles
     it, ``on_work`` each host where work beside the process has ended. ``on_emit`` gets each host
     whose process has effects, when all of them are on the disk and none has left. ``on_step`` gets
-    each event after its core has handled it, ``on_request`` and ``on_response`` each request of a node
-    and each answer to one as its node begins to handle it. ``on_wipe`` gets each disk that was
+    each event after its core has handled it, ``on_request`` and ``on_response`` each request of a
+    node and each answer to one as its node begins to handle it. ``on_wipe`` gets each disk that was
     replaced by an empty one, ``on_recovery`` the faults that a start found on its disk.
     """
 

@@ -215,7 +215,7 @@ def _close_files(files: PartitionFiles | None, status: int) -> bool:
         return False
     if files is not None:
         try:
-            files.close()
+            return files.close()
         except OSError as error:
             say(f"cannot close the logs of partitions: {error}")
             return False

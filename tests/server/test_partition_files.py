@@ -308,6 +308,23 @@ def test_a_topic_deleted_while_its_log_is_opened_leaves_a_new_one_of_its_name_al
     assert found.end_offset == 1
 
 
+@pytest.mark.parametrize("orderly", [True, False])
+def test_a_stop_is_not_clean_while_a_log_is_opened_that_a_crash_may_have_torn(
+    tmp_path: Path, orderly: bool
+) -> None:
+    waiting: list[Callable[[], Any]] = []
+    files = PartitionFiles(
+        tmp_path,
+        lambda topic_id: "t",
+        SMALL,
+        orderly=orderly,
+        elsewhere=lambda work, done: waiting.append(work),
+    )
+    files.carry_out(out.OpenLog(KEY))
+    assert waiting
+    assert files.close() is orderly
+
+
 def test_a_producer_is_known_long_after_its_last_batch(
     files: PartitionFiles, tmp_path: Path
 ) -> None:

@@ -152,12 +152,13 @@ class DataDisk(Disk):
     def stopped(self, effect: Stopped) -> None:
         """Close the logs, then write the mark of a clean stop. Raises OSError.
 
-        Work that has begun ends before, the rest is not done.
+        Work that has begun ends before, the rest is not done. Without the mark nothing was left.
         """
         if self.pieces:
             with suppress(OSError, CheckpointError, LogCorruptError, ValueError, KeyError):
                 self.work()
-        self.logs.close()
+        if not self.logs.close():
+            effect.broker_epoch = clean_shutdown.UNCLEAN
         if effect.broker_epoch >= 0:
             clean_shutdown.write(ROOT, effect.broker_epoch, self.files)
 
