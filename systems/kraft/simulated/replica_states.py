@@ -234,7 +234,8 @@ class ReplicaStates:
             self._unflushed.pop(place, None)
             return
         known = self._unflushed.get(place)
-        troubled = host.disk.trouble is not None  # A full disk may have no room for an index.
+        # A full disk may have no room for an index, and a flush may wait for other work.
+        troubled = host.disk.trouble is not None or host.working
         if troubled or known is None or known[0] is not view or durable.end >= known[2]:
             self._unflushed[place] = view, now, view.end
         elif host.waited(known[1], now, STEPS_US) > settings.flush_ms * 1000 + NO_ROOM_US:

@@ -50,7 +50,7 @@ def look_beside(client: LogClient) -> Steps:
     elif turn < 4 and client.assigned:
         key = client.assigned[client.draw(len(client.assigned), "beside-which")]
         yield from _ask_time(client, key) if turn == 2 else _ask_epoch(client, key)
-    elif turn == 4:
+    elif turn < 6:
         yield from _hand_over(client)
 
 
