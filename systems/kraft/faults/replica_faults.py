@@ -8,11 +8,11 @@ slow, too.
 
 Other runs are made of bounces: a leader falls and leads again, and a replica learns of neither. Or
 of successions: a leader falls, then its successor, which lacked records of it and has got others
-that nobody else has (KIP-279). In
-others brokers hear nothing of each other for a time that leaves the ISRs as they are. Whoever is
-elected then has a history of its own. In others all links between brokers are slow, so that a new leader commits late: until its followers
-have fetched, it does not know how far its predecessor had committed. In others a leader is deaf to
-the controllers while a follower comes back: the controllers make the change of the ISR that it
+that nobody else has (KIP-279). In others brokers hear nothing of each other for a time that leaves
+the ISRs as they are, so a broker that is elected meanwhile has a history of its own. In others all
+links between brokers are slow, so that a new leader commits late: until its followers have fetched,
+it does not know how far its predecessor had committed. In others a leader is deaf to the
+controllers while a follower comes back: the controllers make the change of the ISR that it
 proposes, and it does not learn of that.
 """
 
