@@ -154,10 +154,13 @@ class DataDisk(Disk):
 
         Work that has begun ends before, the rest is not done. Without the mark nothing was left.
         """
+        whole = True
         if self.pieces:
-            with suppress(OSError, CheckpointError, LogCorruptError, ValueError, KeyError):
+            try:
                 self.work()
-        if not self.logs.close():
+            except (DiskError, OSError):
+                whole = False
+        if not (whole and self.logs.close()):
             effect.broker_epoch = clean_shutdown.UNCLEAN
         if effect.broker_epoch >= 0:
             clean_shutdown.write(ROOT, effect.broker_epoch, self.files)
