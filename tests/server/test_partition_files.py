@@ -22,6 +22,7 @@ from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication import events as come
 from kraftwreck.nodes.replication.headers import Batch
+from kraftwreck.nodes.replication.log_view import LogView
 from kraftwreck.nodes.replication.replicas import Replicas
 from kraftwreck.nodes.server.partition_files import DiskEffect, PartitionFiles
 from tests.replication.judge import Judged
@@ -171,6 +172,32 @@ def reopened(folder: Path, *, orderly: bool = False) -> come.LogOpened:
     first = files_in(folder, orderly=orderly).carry_out(out.OpenLog(KEY))[0]
     assert isinstance(first, come.LogOpened)
     return first
+
+
+@pytest.mark.parametrize("end", (0, 1, 9, 10, 11, 12, 20, 21, 40))
+def test_core_and_files_agree_on_full_segments_after_a_truncation(
+    files: PartitionFiles, end: int
+) -> None:
+    # Seed 1400049: a segment that was written again counted twice, and retention deleted too much.
+    view = LogView(come.LogOpened(KEY, 0, 0, (), (), 0))
+
+    def grow(last: int) -> None:
+        while view.end < last:
+            each = batch(view.end, count=2).placed(view.end, 3)
+            view.append(each, 0)
+            told = files.carry_out(out.Append(KEY, replace(each, handle=written(each))))
+            view.segments.extend(one for one in told if isinstance(one, come.SegmentClosed))
+
+    def closed() -> list[int]:
+        return [extent.end_offset for extent in files._replicas[KEY].log.extents[:-1]]
+
+    grow(40)
+    assert len(closed()) > 2
+    assert view.truncate(end)
+    files.carry_out(out.Truncate(KEY, end))
+    assert [each.end_offset for each in view.segments] == closed()
+    grow(50)
+    assert [each.end_offset for each in view.segments] == closed()
 
 
 def test_a_leader_s_offset_and_epoch_replace_those_of_the_producer(
