@@ -245,6 +245,20 @@ def stores_points_before_it_flushes(patch: Patch) -> None:
     patch.setattr(PartitionFiles, "_flush", planted)
 
 
+def fetches_before_it_flushes(patch: Patch) -> None:
+    patch.setattr(Following, "may_fetch", lambda self: True)
+
+
+def acknowledges_before_it_flushes(patch: Patch) -> None:
+    outcome = Producing._outcome
+
+    def planted(self: Producing, partition: Partition | None, end: int) -> int | None:
+        found = outcome(self, partition, end)
+        return NONE if found is None and self._acks == 1 else found
+
+    patch.setattr(Producing, "_outcome", planted)
+
+
 def takes_a_flush_for_one_of_the_present(patch: Patch) -> None:
     """Batches that were appended while a flush ran count as durable."""
 
@@ -302,6 +316,8 @@ PLANTED: list[tuple[Callable[[Patch], None], str]] = [
     (says_an_earlier_end, "D13"),
     (keeps_the_recovery_point, "D1"),
     (stores_points_before_it_flushes, "D1"),
+    (fetches_before_it_flushes, "D1"),
+    (acknowledges_before_it_flushes, "D1"),
     (takes_a_flush_for_one_of_the_present, "D1"),
 ]
 

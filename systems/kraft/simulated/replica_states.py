@@ -30,7 +30,9 @@ from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.filesystem import Inode
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.binding import record_traffic
 from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
+from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
 from kraftwreck.systems.kraft.simulated.record_logs import (
     RecordLog,
     disk_of_records,
@@ -69,6 +71,9 @@ class ReplicaStates:
             world.on_disk.append(self._on_disk)
             world.on_caused.append(self._on_caused)
             world.on_work.append(self._on_work)
+            traffic = record_traffic(world)
+            traffic.followers.on_fetch.append(self._on_fetch)
+            traffic.on_answer.append(self._on_answer)
             world.on_emit.append(self._on_emit)
 
     def _fail(self, rule: str, explanation: str) -> None:
@@ -124,6 +129,33 @@ class ReplicaStates:
                     f"{host.name} stores {point} as the recovery point of {name_of(key)}, but a"
                     f" loss of power would leave {there}",
                 )
+
+    def _on_fetch(self, host: Host, fetch: data.FetchFrom) -> None:
+        """D1: a follower, whose fetch acknowledges its log, vouches for it."""
+        for part in fetch.parts:
+            self._judge_vouched(host, part.key, part.offset, "fetches")
+
+    def _on_answer(self, host: Host, _: RecordMessage, effect: Any, body: dict[str, Any]) -> None:
+        """D1: a leader that acknowledges a batch vouches for it."""
+        if type(effect) is not data.ReplyProduce:
+            return
+        for part in effect.parts:
+            log = self._watch.logs.of(host.id, part.key)
+            batch = None if part.error or log is None else log.at(part.base_offset)
+            if batch is not None:
+                self._judge_vouched(host, part.key, batch.next_offset, "acknowledges")
+
+    def _judge_vouched(self, host: Host, key: PartitionKey, end: int, what: str) -> None:
+        partition = replicas_on(host).get(key)
+        if partition is None or partition.log is None:
+            return
+        durable = max(partition.durability.end, partition.log.start)
+        if end > durable + partition.settings.flush_messages - 1:
+            self._fail(
+                "D1",
+                f"{host.name} {what} {name_of(key)} up to {end}, although only {durable} is durable"
+                f" and flush.messages is {partition.settings.flush_messages}",
+            )
 
     def _note_cut(self, host: Host, key: PartitionKey) -> RecordLog | None:
         """Note that the log may end earlier now, and return it."""
