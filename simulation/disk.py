@@ -9,6 +9,7 @@ start compares the two.
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,7 @@ from kraftwreck.simulation.disk_index import (
 )
 from kraftwreck.simulation.disk_trouble import DiskError, DiskTrouble, Kind
 from kraftwreck.simulation.filesystem import Crash, Filesystem, Inode, Loss
+from kraftwreck.simulation.pieces import Piece
 
 __all__ = [
     "LOG",
@@ -168,6 +170,7 @@ class Disk(DiskIndex):
         "directory",
         "files",
         "findings",
+        "pieces",
         "refusal",
         "trouble",
     )
@@ -182,6 +185,7 @@ class Disk(DiskIndex):
         super().__init__(segment_bytes)
         self.directory = directory
         self.findings: list[str] = []
+        self.pieces: deque[Piece] = deque()
         self.refusal: str | None = None
         self.trouble: DiskTrouble | None = None
         self._damage: Damage | None = None
@@ -238,6 +242,16 @@ class Disk(DiskIndex):
     def take_events(self) -> list[Any]:
         """No operation on the metadata causes an event."""
         return []
+
+    def begin_work(self) -> None:
+        """The metadata log needs no work beside the process."""
+
+    def work(self) -> Piece:
+        """The metadata log needs no work beside the process."""
+        raise AssertionError("no piece of work was requested")
+
+    def interrupt_work(self, draw: int) -> None:
+        """The metadata log needs no work beside the process."""
 
     def stopped(self, effect: Any) -> None:
         """A process that stops leaves nothing more."""

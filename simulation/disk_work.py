@@ -13,22 +13,30 @@ from kraftwreck.nodes.draw import draw, draw_below
 from kraftwreck.simulation.disk_trouble import DiskError
 from kraftwreck.simulation.host import DiskWork, Host
 from kraftwreck.simulation.knobs import WorldKnobs
+from kraftwreck.simulation.pieces import Piece
 from kraftwreck.simulation.timeline import Timeline
 
 PAGE_CACHE_WRITE = 10
 """Microseconds of a write without a flush."""
+LATEST = 1_000_000
+"""The most microseconds of a piece of work that is late (:attr:`WorldKnobs.late_work`); most of
+them take an eighth of it at most."""
 
 
 class DiskWorker:
     """Carries out effects of the types ``durable`` in virtual time.
 
-    ``on_disk`` is called with each operation just before it reaches the disk.
+    ``on_disk`` is called with each operation just before it reaches the disk, ``on_caused`` with
+    each event of the disk, before its process handles it. ``on_work`` is called with a host after
+    each piece of work beside its process.
     """
 
     def __init__(
         self, time: Timeline, seed: int, knobs: WorldKnobs, durable: frozenset[type]
     ) -> None:
         self.on_disk: list[Callable[[Host, Any], None]] = []
+        self.on_caused: list[Callable[[Host, Any], None]] = []
+        self.on_work: list[Callable[[Host], None]] = []
         self._time = time
         self._seed = seed
         self._knobs = knobs
@@ -52,8 +60,11 @@ class DiskWorker:
         if host.disk.cached(effect):
             return PAGE_CACHE_WRITE
         host.disk_count += 1
+        return self._fsync(host, draw(self._seed, "disk", host.id, host.disk_count))
+
+    def _fsync(self, host: Host, number: int) -> int:
+        """Return how long (µs) an fsync takes, drawn from ``number``."""
         low, high = self._knobs.fsync_min, self._knobs.fsync_max
-        number = draw(self._seed, "disk", host.id, host.disk_count)
         span = high - low if number & 7 == 0 else (high - low) >> 3
         time = low + (number >> 3) % (span + 1)
         if host.id == self._knobs.slow_disk:
@@ -72,8 +83,41 @@ class DiskWorker:
             disk.write(effect)
             self._tell(host, effect)
             disk.note(effect)
+            self.take_events(host)
         host.busy.operations = []
-        host.caused.extend(disk.take_events())
+
+    def take_events(self, host: Host) -> None:
+        """Let the process of the host handle the events of its disk, before any other."""
+        for event in host.disk.take_events():
+            for told in self.on_caused:
+                told(host, event)
+            host.caused.append(event)
+
+    # --- beside the process -----------------------------------------------------------
+
+    def begin_piece(self, host: Host) -> int:
+        """Begin the first piece of work beside the host's process; return when it is done."""
+        host.working = True
+        host.disk.begin_work()
+        host.piece_count += 1
+        number = draw(self._seed, "piece", host.id, host.piece_count)
+        time = self._fsync(host, number)
+        if draw_below(100, number, "late") < self._knobs.late_work:
+            most = LATEST if draw_below(8, number, "latest") == 0 else LATEST // 8
+            time = max(time, draw_below(most, number, "time"))
+        return self._time.now + time
+
+    def end_piece(self, host: Host) -> Piece:
+        """Carry out the piece of work whose time is over.
+
+        Raises :class:`DiskError`, and OSError if the hardware fails.
+        """
+        piece = host.disk.work()
+        host.working = False
+        for told in self.on_work:
+            told(host)
+        self._time.fact(f"w {host.id} {host.piece_count} {type(piece.cause).__name__}")
+        return piece
 
     def _tell(self, host: Host, effect: Any) -> None:
         for told in self.on_disk:
@@ -81,8 +125,10 @@ class DiskWorker:
         self._time.fact(f"d {host.id} {host.disk.fact(effect)}")
 
     def interrupt(self, host: Host) -> None:
-        """Let the process die during its disk work: complete operations stay, and of the one
-        under way some of its file changes."""
+        """Let the process die during its disk work: complete operations stay, and of those under
+        way, in the process and beside it, some of their file changes."""
+        if host.working:
+            host.disk.interrupt_work(draw(self._seed, "torn piece", host.id, host.piece_count))
         if host.busy is None:
             return
         disk = host.disk

@@ -11,6 +11,8 @@ has visible names and names that are on the platter. The rules of a crash:
   beginning of the bytes written since, cut at any byte. A whole sector of those bytes may read as
   zeros (it was never written). A truncation without fsync may be undone, and then nothing written
   after it is there.
+* An fsync beside the process (:meth:`Filesystem.begin_beside`) makes only the contents durable
+  that a file had when this work began. Later writes may come too late.
 * Of the names changed since the last fsync of their directory some first changes are kept, in
   order, so that a file whose name came before its contents may be empty.
 
@@ -22,6 +24,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -87,8 +91,11 @@ class Inode:
         """Lose the bytes that are not durable; a truncation stays visible."""
         del self.data[self.stable :]
 
-    def sync(self) -> None:
-        """Make the visible data durable."""
+    def sync(self, most: int | None = None) -> None:
+        """Make the visible data durable, or its first ``most`` bytes."""
+        if most is not None and most < len(self.data):
+            self.stable = max(self.stable, most)
+            return
         self.stable = len(self.data)
         self.undone = b""
 
@@ -153,6 +160,10 @@ class Filesystem(Media):
         self._left: int | None = None  # Operations until the process dies.
         self._torn = 0
         self._dead = False
+        self.since: dict[Inode, int] | None = None
+        """Files that were written since work beside the process began, and their lengths then."""
+        self._limits: dict[Inode, int] | None = None
+        """The same for the work that is being carried out."""
 
     # --- operations of a process ------------------------------------------------------------
 
@@ -249,6 +260,27 @@ class Filesystem(Media):
         self.before_fsync()
         known.sync()
 
+    # --- work beside the process -------------------------------------------------------------
+
+    def begin_beside(self) -> None:
+        """Begin work beside the process."""
+        self.since = {}
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Carry out the work that has begun, all at once, and end it."""
+        self._limits, self.since = self.since, None
+        try:
+            yield
+        finally:
+            self._limits = None
+
+    def on_platter(self, path: Path) -> int:
+        """Return how many bytes of a file no loss of power takes; 0 if it may take its name."""
+        directory, name = self._place(path)
+        inode = directory.durable.get(name)
+        return 0 if inode is None or directory.seen.get(name) is not inode else inode.stable
+
     # --- crashes and faults -----------------------------------------------------------------
 
     def crash_after(self, operations: int, torn: int = 0) -> None:
@@ -265,6 +297,7 @@ class Filesystem(Media):
     def process_ended(self) -> None:
         """End the process, with its locks; visible data stays."""
         self._left, self._dead = None, False
+        self.since = None
         self._locks.clear()
 
     def lose_power(self, number: int) -> Loss:
@@ -325,7 +358,7 @@ class Filesystem(Media):
                 if self.trouble is not None and self.trouble.drops:
                     inode.drop()
                 raise
-        inode.sync()
+        inode.sync(self._limits.get(inode) if self._limits else None)
 
     def before_fsync(self) -> None:
         """Announce an fsync. Raises OSError and Crash."""
@@ -370,6 +403,8 @@ class MemoryFile(File):
 
     def append(self, data: Buffer) -> None:
         """Add ``data`` to the visible contents."""
+        if self._files.since is not None:
+            self._files.since.setdefault(self._inode, len(self._inode.data))
         if self._files.watched:
             self._files.write(self._inode, bytes(data))
         else:
@@ -378,6 +413,9 @@ class MemoryFile(File):
     def truncate(self, length: int) -> None:
         """Truncate the visible contents."""
         self._files.step()
+        since = self._files.since
+        if since is not None:
+            since[self._inode] = min(since.get(self._inode, length), length)
         self._inode.cut(length)
 
     def fsync(self) -> None:

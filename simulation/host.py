@@ -10,6 +10,7 @@ from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.simulation.clocks import Clock
 from kraftwreck.simulation.disk_trouble import DiskTrouble, Kind
 from kraftwreck.simulation.network import Rpc
+from kraftwreck.simulation.pieces import Piece
 
 
 class Core(Protocol):
@@ -44,10 +45,12 @@ class SimulatedDisk(Protocol):
     """The disk of a host: carries out durable effects, and loses what a crash may lose.
 
     ``directory`` identifies it. ``findings`` are the faults that the last start found, ``refusal``
-    is the reason why the last start was refused because of a hardware fault.
+    is the reason why the last start was refused because of a hardware fault. ``pieces`` is the work
+    beside the process that has not ended, in order.
     """
 
     directory: bytes
+    pieces: deque[Piece]
     findings: list[str]
     refusal: str | None
     trouble: DiskTrouble | None
@@ -84,6 +87,18 @@ class SimulatedDisk(Protocol):
 
     def take_events(self) -> list[Any]:
         """Return the events that the effects written since the last call caused, in order."""
+        ...
+
+    def begin_work(self) -> None:
+        """Begin the first of the pieces."""
+        ...
+
+    def work(self) -> Piece:
+        """Carry out the first of the pieces and return it. Raises OSError if the hardware fails."""
+        ...
+
+    def interrupt_work(self, draw: int) -> None:
+        """Let the process die during the first of the pieces."""
         ...
 
     def stopped(self, effect: Any) -> None:
@@ -192,6 +207,11 @@ class Host:
     trace_seq: int = 0
     last_trace: TraceEvent | None = None
     disk_count: int = 0
+    working: bool = False
+    """Whether a piece of work on the disk is under way beside the process."""
+    stalled: bool = False
+    """That piece would have ended while the process was stopped."""
+    piece_count: int = 0
     stopping: bool = False
     """A shutdown of the process was requested."""
     left: Any = None
@@ -219,6 +239,7 @@ class Host:
         self.node = None
         self.disk.process_ended()
         self.paused = self.frozen = self.sweep = self.stopping = False
+        self.working = self.stalled = False
         self.busy = None
         self.timer = -1
         self.stuck = 0

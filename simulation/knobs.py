@@ -26,7 +26,8 @@ class WorldKnobs(msgspec.Struct, kw_only=True, frozen=True):
     ``retransmit_max`` is its longest delay after the heal. ``power_loss`` is the chance, in
     percent, that a kill also loses unflushed data. ``flip`` is the chance, in per mille, that a
     message which can be damaged arrives damaged. ``slow_disk`` is the id of a node whose fsync
-    takes ``slow_factor`` times longer, 0 for none.
+    takes ``slow_factor`` times longer, 0 for none. ``late_work`` is the chance, in percent, that a
+    piece of work beside a process takes up to a second.
     """
 
     latency_min: int = 200
@@ -35,6 +36,7 @@ class WorldKnobs(msgspec.Struct, kw_only=True, frozen=True):
     fsync_max: int = 500
     slow_disk: int = 0
     slow_factor: int = 1
+    late_work: int = 0
     request_timeout: int = 2_000_000
     power_loss: int = 0
     retransmit: int = 50
@@ -103,6 +105,7 @@ def draw_world(seed: int, nodes: int) -> WorldKnobs:
         fsync_max=fsync[1],
         slow_disk=slow,
         slow_factor=pick([4, 10], seed, "slow-factor") if slow else 1,
+        late_work=pick([0, 0, 10, 30], seed, "late-work"),
         # A host that has just started shows a monotonic clock near 0, and wall clocks may differ
         # by more than a day if they are not maintained.
         mono_spread=pick([10_000_000_000, 10_000_000_000, 1_000], seed, "mono"),

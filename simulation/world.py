@@ -36,6 +36,7 @@ from kraftwreck.simulation.disk_work import DiskWorker
 from kraftwreck.simulation.host import CoreFactory, Host, SimulatedDisk
 from kraftwreck.simulation.inbox import shuffle
 from kraftwreck.simulation.knobs import WorldKnobs
+from kraftwreck.simulation.pieces import Piece
 from kraftwreck.simulation.timeline import DISK, TIMER, Timeline, WorldError
 from kraftwreck.simulation.wires import Wires
 
@@ -55,11 +56,12 @@ class World(Timeline):
     ``names`` are the hosts in order; the id of a node is its position + 1. ``factory`` makes their
     cores, whose messages and effects ``binding`` knows. ``events`` collects the traces, in order of
     time. Callbacks: ``on_trace`` gets each trace event, ``on_disk`` each durable operation just
-    before it reaches the disk. ``on_emit`` gets each host whose process has effects, when all of
-    them are on the disk and none has left. ``on_step`` gets each event after its core has handled
-    it, ``on_request`` and ``on_response`` each request of a node and each answer to one as its node
-    begins to handle it. ``on_wipe`` gets each disk that was replaced by an empty one,
-    ``on_recovery`` the faults that a start found on its disk.
+    before it reaches the disk. ``on_caused`` gets each event of a disk before its process handles
+    it, ``on_work`` each host where work beside the process has ended. ``on_emit`` gets each host
+    whose process has effects, when all of them are on the disk and none has left. ``on_step`` gets
+    each event after its core has handled it, ``on_request`` and ``on_response`` each request of a
+    node and each answer to one as its node begins to handle it. ``on_wipe`` gets each disk that was
+    replaced by an empty one, ``on_recovery`` the faults that a start found on its disk.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class World(Timeline):
             **binding.outlets(self),
         }
         self.register("disk", DISK, self._on_disk_done)
+        self.register("piece", DISK, self._on_piece)
         self.register("timer", TIMER, self._on_timer)
         self.register("give-up", TIMER, self._on_give_up)
 
@@ -116,6 +119,16 @@ class World(Timeline):
     def on_disk(self) -> list[Callable[[Host, Any], None]]:
         """Callbacks for each durable operation, called just before it reaches the disk."""
         return self._disks.on_disk
+
+    @property
+    def on_caused(self) -> list[Callable[[Host, Any], None]]:
+        """Callbacks for each event of a disk, called before its process handles it."""
+        return self._disks.on_caused
+
+    @property
+    def on_work(self) -> list[Callable[[Host], None]]:
+        """Callbacks for hosts where work on the disk beside the process has ended."""
+        return self._disks.on_work
 
     def host(self, name: str) -> Host:
         """Return the host called ``name``; raises :class:`WorldError` for an unknown one."""
@@ -232,6 +245,9 @@ class World(Timeline):
         self.fact(f"resume {host.id}")
         host.paused = False
         host.resumed_at = self.now
+        if host.stalled:
+            host.stalled = False
+            self.schedule(self.now, "piece", host, host.life)
         shuffle(host, self.binding, self.seed, self.now)
         if host.frozen:
             host.frozen = False
@@ -280,10 +296,16 @@ class World(Timeline):
             host.inbox.append(event)
         elif host.node is not None:
             self._step(host, event)
-            self._arm(host)
+            if host.caused:
+                self._drain(host)
+            else:
+                self._arm(host)
 
     def _step(self, host: Host, event: Any) -> None:
         assert host.node is not None
+        if type(event) is Piece:
+            self._finish(host, event)
+            return
         if type(event) is RequestReceived:
             for told in self.on_request:
                 told(host, event.message)
@@ -419,6 +441,7 @@ class World(Timeline):
         except OSError as trouble:
             self._ended_by(host, trouble)
             return
+        self._begin_piece(host)
         if self.now - work.begun > _STALL:
             # After a long fsync a process behaves as after a pause.
             host.resumed_at = self.now
@@ -428,6 +451,39 @@ class World(Timeline):
         host.busy, host.stepped_at = None, work.begun
         self.emit(host, work.effects)
         self._drain(host)
+
+    def _begin_piece(self, host: Host) -> None:
+        """Begin the work beside the process, unless there is none or a piece is under way."""
+        if host.disk.pieces and not host.working:
+            self.schedule(self._disks.begin_piece(host), "piece", host, host.life)
+
+    def _on_piece(self, host: Host, life: int, _c: Any) -> None:
+        if host.life != life or host.node is None:
+            return
+        if host.paused:
+            host.stalled = True
+            return
+        try:
+            piece = self._disks.end_piece(host)
+        except DiskError as error:
+            self._die(host, error)
+            return
+        except OSError as trouble:
+            self._ended_by(host, trouble)
+            return
+        self._begin_piece(host)
+        self.deliver(host, piece)
+
+    def _finish(self, host: Host, piece: Piece) -> None:
+        """Let the process learn that a piece of work is over."""
+        self.fact(f"f {host.id} {type(piece.cause).__name__}")
+        try:
+            piece.done(piece.result)
+        except Exception as error:
+            self._ended_by(host, error)
+            return
+        self._disks.take_events(host)
+        self._begin_piece(host)
 
     # --- ends of processes ------------------------------------------------------------
 

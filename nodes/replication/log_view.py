@@ -51,14 +51,16 @@ class LogView:
             self.tail_start = first.next_offset
         return self.epochs.assign(batch.leader_epoch, batch.base_offset)
 
-    def truncate(self, end_offset: int) -> bool:
+    def truncate(self, end_offset: int, *, written: bool = True) -> bool:
         """Cut the log at ``end_offset``, back to the start of the batch that contains it, or of the
         log.
 
+        ``written``: the files are cut, too, and the segment that ends there is written again.
         Return False if that is below the tail: then the log must be opened again.
         """
         if end_offset < self.tail_start:
             return False
+        closed_below = end_offset if written else end_offset + 1
         cut = False
         while self.tail and self.tail[-1].next_offset > end_offset:
             end_offset = min(end_offset, self.tail.pop().base_offset)
@@ -68,7 +70,7 @@ class LogView:
             self.producers = self._before_tail.copy()
             for batch in self.tail:
                 self.producers.append(batch)
-        while self.segments and self.segments[-1].end_offset > end_offset:
+        while self.segments and self.segments[-1].end_offset >= closed_below:
             self.segments.pop()
         self.end = end_offset
         if end_offset < self.start:  # The log began inside of the batch that is gone.

@@ -271,7 +271,7 @@ class Partition:
 
         Nobody has seen them, nor a high watermark above ``end_offset``.
         """
-        log.truncate(end_offset)
+        log.truncate(end_offset, written=False)
         self.hw = min(self.hw, log.end)
         self.with_.changed.add(self.key)
 

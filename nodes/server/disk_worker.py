@@ -35,7 +35,7 @@ class DiskWorker:
         self._loop = loop
         self._failed = failed
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="disk")
-        self._closed = False
+        self._closed = self._has_failed = False
 
     def run(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
         """See :class:`Elsewhere`; after :meth:`close` nothing is done."""
@@ -44,12 +44,18 @@ class DiskWorker:
         future = self._threads.submit(work)
         future.add_done_callback(partial(self._back, done))
 
-    def close(self) -> None:
-        """Wait for the work that has begun, drop the rest; nobody hears of either."""
+    def close(self) -> bool:
+        """Wait for the work that has begun, drop the rest; nobody hears of either.
+
+        Return whether no work has failed.
+        """
         self._closed = True
         self._threads.shutdown(wait=True, cancel_futures=True)
+        return not self._has_failed
 
     def _back(self, done: Callable[[T], None], future: Future[T]) -> None:
+        if not future.cancelled() and future.exception() is not None:
+            self._has_failed = True
         if not self._closed:
             self._loop.call_soon_threadsafe(self._finish, done, future)
 

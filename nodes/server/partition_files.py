@@ -195,6 +195,7 @@ class PartitionFiles:
         self._elsewhere = elsewhere
         self._busy: dict[PartitionKey, list[DiskEffect]] = {}
         """Logs that are being opened or removed, with the effects that wait for that."""
+        self._opening: set[PartitionKey] = set()
         self._locks = {name: Lock() for name in (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_STARTS)}
         self._told: list[DiskEvent] = []
         self.tell: Callable[[DiskEvent], None] | None = None
@@ -317,13 +318,17 @@ class PartitionFiles:
             return None
         return log.read(wanted.offset, wanted.end_offset, wanted.max_bytes)
 
-    def close(self) -> None:
-        """Make all logs durable and close them, so that the next start need not check them."""
+    def close(self) -> bool:
+        """Make all logs durable and close them; return whether the next start need not check any.
+
+        A log that is still being opened after a crash has not been checked.
+        """
         for replica in self._replicas.values():
             replica.log.close()
             self._points[replica.name] = replica.log.end_offset
         self._write(RECOVERY_POINTS, self._points)
         self._replicas.clear()
+        return self._orderly or not self._opening
 
     # --- inside -----------------------------------------------------------------------------
 
@@ -346,6 +351,7 @@ class PartitionFiles:
             self._tell_opened(key, replica)
             return
         self._busy[key] = []
+        self._opening.add(key)
         name = self._name_of(key[0]), key[1]
         self._elsewhere(partial(self._load, key[0], _Replica(name)), partial(self._loaded, key))
 
@@ -365,6 +371,7 @@ class PartitionFiles:
         return replica
 
     def _loaded(self, key: PartitionKey, replica: _Replica) -> None:
+        self._opening.discard(key)
         self._replicas[key] = replica
         if not self._busy[key]:
             self._tell_opened(key, replica)
@@ -437,7 +444,13 @@ class PartitionFiles:
         if replica is not None:
             replica.log.discard()
             self._busy[key] = []
-            self._elsewhere(partial(self._empty, replica.name), lambda _: self._free(key))
+            work = partial(self._empty_of, key[0], replica.name)
+            self._elsewhere(work, lambda _: self._free(key))
+
+    def _empty_of(self, topic_id: bytes, name: TopicPartition) -> None:
+        """Remove the files of a partition, unless a new topic of the same name has its folder."""
+        if read_topic_id(self._folder(name), self._media) == topic_id:
+            self._empty(name)
 
     def _append(self, effect: data.Append) -> list[DiskEvent]:
         if effect.key in self.full:

@@ -149,8 +149,9 @@ async def _serve(
     _say_ready(config, node_config)
     try:
         status = await shell.exit_status
-        worker.close()
-        return status, shell.broker_epoch if _close_files(files, status) else UNCLEAN
+        # After an fsync that failed another one may succeed without the data.
+        whole = worker.close() and _close_files(files, status)
+        return status, shell.broker_epoch if whole else UNCLEAN
     finally:
         worker.close()
         sweeper.cancel()
@@ -215,7 +216,7 @@ def _close_files(files: PartitionFiles | None, status: int) -> bool:
         return False
     if files is not None:
         try:
-            files.close()
+            return files.close()
         except OSError as error:
             say(f"cannot close the logs of partitions: {error}")
             return False

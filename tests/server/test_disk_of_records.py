@@ -199,6 +199,27 @@ def test_failed_work_ends_the_process(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_work_that_fails_while_the_process_stops_is_not_forgotten(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        bench = Bench(tmp_path, FakeNode())
+        begun, stops = threading.Event(), threading.Event()
+
+        def fails() -> None:
+            begun.set()
+            stops.wait(10)
+            raise OSError(5, "fsync failed")
+
+        worker = DiskWorker(asyncio.get_running_loop(), bench.shell.work_failed)
+        worker.run(fails, lambda _: pytest.fail("it is not done"))
+        worker.run(lambda: None, lambda _: pytest.fail("nobody hears of it"))
+        assert begun.wait(10)
+        stops.set()
+        assert not worker.close()
+        assert DiskWorker(asyncio.get_running_loop(), bench.shell.work_failed).close()
+
+    run(scenario)
+
+
 class Diary:
     """A shell with a slow disk; what it did, by the number of the step."""
 

@@ -6,10 +6,12 @@ import gc
 import random
 import shutil
 import weakref
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from struct import Struct
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -20,6 +22,7 @@ from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication import events as come
 from kraftwreck.nodes.replication.headers import Batch
+from kraftwreck.nodes.replication.log_view import LogView
 from kraftwreck.nodes.replication.replicas import Replicas
 from kraftwreck.nodes.server.partition_files import DiskEffect, PartitionFiles
 from tests.replication.judge import Judged
@@ -171,6 +174,32 @@ def reopened(folder: Path, *, orderly: bool = False) -> come.LogOpened:
     return first
 
 
+@pytest.mark.parametrize("end", (0, 1, 9, 10, 11, 12, 20, 21, 40))
+def test_core_and_files_agree_on_full_segments_after_a_truncation(
+    files: PartitionFiles, end: int
+) -> None:
+    # Seed 1400049: a segment that was written again counted twice, and retention deleted too much.
+    view = LogView(come.LogOpened(KEY, 0, 0, (), (), 0))
+
+    def grow(last: int) -> None:
+        while view.end < last:
+            each = batch(view.end, count=2).placed(view.end, 3)
+            view.append(each, 0)
+            told = files.carry_out(out.Append(KEY, replace(each, handle=written(each))))
+            view.segments.extend(one for one in told if isinstance(one, come.SegmentClosed))
+
+    def closed() -> list[int]:
+        return [extent.end_offset for extent in files._replicas[KEY].log.extents[:-1]]
+
+    grow(40)
+    assert len(closed()) > 2
+    assert view.truncate(end)
+    files.carry_out(out.Truncate(KEY, end))
+    assert [each.end_offset for each in view.segments] == closed()
+    grow(50)
+    assert [each.end_offset for each in view.segments] == closed()
+
+
 def test_a_leader_s_offset_and_epoch_replace_those_of_the_producer(
     files: PartitionFiles, tmp_path: Path
 ) -> None:
@@ -280,6 +309,47 @@ def test_a_topic_of_the_same_name_begins_empty(
     other = (b"t" * 15 + b"u", 0)
     found = files_in(tmp_path).carry_out(out.OpenLog(other))[0]
     assert found == come.LogOpened(other, 0, 0, (), (), 0)
+
+
+def test_a_topic_deleted_while_its_log_is_opened_leaves_a_new_one_of_its_name_alone(
+    tmp_path: Path,
+) -> None:
+    # Found with seed 6 of a hunt: the files of the new log were removed.
+    waiting: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()
+    files = PartitionFiles(
+        tmp_path, lambda topic_id: "t", SMALL, elsewhere=lambda *piece: waiting.append(piece)
+    )
+    files.tell = lambda event: None
+    other = (b"t" * 15 + b"u", 0)
+    for effect in (out.OpenLog(KEY), out.RemoveLog(KEY), out.OpenLog(other)):
+        files.carry_out(effect)
+    while waiting:
+        work, done = waiting.popleft()
+        done(work())
+    first = batch(1).placed(0, 3)
+    files.carry_out(out.Append(other, replace(first, handle=written(first))))
+    files.close()
+    again = PartitionFiles(tmp_path, lambda topic_id: "t", SMALL)
+    (found,) = again.carry_out(out.OpenLog(other))
+    assert isinstance(found, come.LogOpened)
+    assert found.end_offset == 1
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_a_stop_is_not_clean_while_a_log_is_opened_that_a_crash_may_have_torn(
+    tmp_path: Path, orderly: bool
+) -> None:
+    waiting: list[Callable[[], Any]] = []
+    files = PartitionFiles(
+        tmp_path,
+        lambda topic_id: "t",
+        SMALL,
+        orderly=orderly,
+        elsewhere=lambda work, done: waiting.append(work),
+    )
+    files.carry_out(out.OpenLog(KEY))
+    assert waiting
+    assert files.close() is orderly
 
 
 def test_a_producer_is_known_long_after_its_last_batch(

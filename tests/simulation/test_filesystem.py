@@ -315,3 +315,34 @@ def test_a_slow_disk_takes_ten_to_a_hundred_times_as_long_up_to_a_second() -> No
     assert trouble.duration(100) == 100 * trouble.factor
     assert trouble.duration(500_000) == 1_000_000
     assert trouble.evidence()["slowest_fsync_us"] == 1_000_000
+
+
+def test_an_fsync_beside_the_process_covers_what_was_there_when_it_began(
+    files: Filesystem,
+) -> None:
+    file = files.open(A)
+    file.append(b"before")
+    files.fsync_directory(HERE)
+    files.begin_beside()
+    file.append(b" during")
+    with files.beside():
+        files.fsync(A)
+        files.replace(B, b"all of it")
+    assert files.on_platter(A) == len(b"before")
+    assert files.on_platter(B) == len(b"all of it")
+    file.append(b" after")
+    files.fsync(A)
+    assert files.on_platter(A) == len(b"before during after")
+
+
+def test_a_file_that_was_cut_and_written_again_is_not_covered(files: Filesystem) -> None:
+    file = files.open(A)
+    file.append(b"before")
+    files.begin_beside()
+    file.truncate(2)
+    file.append(b"again")
+    with files.beside():
+        files.fsync(A)
+    assert files.on_platter(A) == 0, "its name may be lost"
+    files.fsync_directory(HERE)
+    assert files.on_platter(A) == 2

@@ -64,7 +64,7 @@ def test_in_some_runs_all_links_between_brokers_are_slow_at_once() -> None:
 def test_some_runs_have_full_and_slow_disks() -> None:
     shapes = [
         {fault.shape for fault in plan(seed, (*KINDS, "disk")) if fault.kind == "disk"}
-        for seed in range(40)
+        for seed in range(80)
     ]
     assert set().union(*shapes) == {"full", "slow"}
     assert not all(shapes)
@@ -78,7 +78,7 @@ def deaf_rounds() -> list[list[Fault]]:
     """Return the rounds in which a leader is deaf to the controllers, of three faults each."""
     found = []
     for faults in map(plan, range(80)):
-        if faults and all(fault.shape in ("link", "one-ways") for fault in faults):
+        if faults and {fault.shape for fault in faults} == {"link", "one-ways"}:
             found += [faults[place : place + 3] for place in range(0, len(faults), 3)]
     return found
 
@@ -93,6 +93,22 @@ def test_a_follower_comes_back_and_leaves_again_while_its_leader_is_deaf() -> No
         assert again.targets == (leader, follower)
         assert deaf.at < away.at + away.duration < again.at
         assert again.at + again.duration == deaf.at + deaf.duration
+
+
+def test_in_some_runs_brokers_hear_nothing_of_each_other_for_a_short_time() -> None:
+    links = {("b1", "b2"), ("b1", "b3"), ("b2", "b3")}
+    dark = [
+        faults
+        for faults in map(plan, range(80))
+        if faults and {fault.shape for fault in faults} == {"link"}
+    ]
+    assert dark
+    for faults in dark:
+        for place in range(0, len(faults), 3):
+            part = faults[place : place + 3]
+            assert {fault.targets for fault in part} == links
+            assert len({(fault.at, fault.duration) for fault in part}) == 1
+            assert part[0].duration <= 1_500_000_000
 
 
 SUCCESSION = ["link", "link", "one", "one"]

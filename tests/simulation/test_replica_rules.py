@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kraftwreck.nemesis.inject import Injector
+from kraftwreck.nodes.log.partition.partition_log import Flush, PartitionLog
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.protocol.errors import NONE, NOT_ENOUGH_REPLICAS, OFFSET_NOT_AVAILABLE
 from kraftwreck.nodes.replication import effects as out
@@ -22,11 +23,13 @@ from kraftwreck.nodes.replication.events import (
     Assignment,
     FetchReceived,
     ListOffsetsReceived,
+    LogFlushed,
+    LogOpened,
     Settings,
 )
 from kraftwreck.nodes.replication.flushing import Durability
 from kraftwreck.nodes.replication.following import Following
-from kraftwreck.nodes.replication.headers import Batch
+from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 from kraftwreck.nodes.replication.in_sync import InSync
 from kraftwreck.nodes.replication.log_view import LogView
 from kraftwreck.nodes.replication.partition import CONSUMER, LATEST, Appended, Partition
@@ -39,14 +42,18 @@ from kraftwreck.simulation.disk import ROOT
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.filesystem import Filesystem
 from kraftwreck.systems.kraft.simulated import cluster, deletion_watch, record_refusals
+from kraftwreck.systems.kraft.simulated.binding import kraft_world
 from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
 from kraftwreck.systems.kraft.simulated.record_logs import RecordLog, replicas_on
+from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch, _Seen
 from kraftwreck.systems.kraft.simulated.replica_states import ReplicaStates
 from kraftwreck.systems.kraft.simulated.run import simulate
 from kraftwreck.systems.kraft.workloads.log_client import FLUSH_MS, flush_configs
 from kraftwreck.systems.kraft.workloads.produce import WORKLOAD
 from tests.replication.test_planted import truncates_to_the_high_watermark
+from tests.replication.world import KEY, batch
+from tests.server.test_partition_files import written
 from tests.simulation.test_record_rules import RUNS, campaign, fail_unless_broken, runs
 
 pytestmark = pytest.mark.interpreted
@@ -226,6 +233,41 @@ def keeps_the_recovery_point(patch: Patch) -> None:
     patch.setattr(PartitionFiles, "_lower_point", lambda *_: None)
 
 
+def stores_points_before_it_flushes(patch: Patch) -> None:
+    flush = PartitionFiles._flush
+
+    def planted(self: PartitionFiles, key: PartitionKey, number: int) -> None:
+        replica = self._replicas[key]
+        self._points[replica.name] = replica.log.end_offset
+        self._elsewhere(self._write_points, lambda _: None)
+        flush(self, key, number)
+
+    patch.setattr(PartitionFiles, "_flush", planted)
+
+
+def fetches_before_it_flushes(patch: Patch) -> None:
+    patch.setattr(Following, "may_fetch", lambda self: True)
+
+
+def acknowledges_before_it_flushes(patch: Patch) -> None:
+    outcome = Producing._outcome
+
+    def planted(self: Producing, partition: Partition | None, end: int) -> int | None:
+        found = outcome(self, partition, end)
+        return NONE if found is None and self._acks == 1 else found
+
+    patch.setattr(Producing, "_outcome", planted)
+
+
+def takes_a_flush_for_one_of_the_present(patch: Patch) -> None:
+    """Batches that were appended while a flush ran count as durable."""
+
+    def planted(self: PartitionLog, flush: Flush) -> None:
+        self.recovery_point = self.end_offset
+
+    patch.setattr(PartitionLog, "flushed", planted)
+
+
 def wakes_no_fetch(patch: Patch) -> None:
     """A long poll is looked at again only when its time is over."""
     attempt = Fetching.attempt
@@ -273,6 +315,10 @@ PLANTED: list[tuple[Callable[[Patch], None], str]] = [
     (wakes_no_produce, "L13"),
     (says_an_earlier_end, "D13"),
     (keeps_the_recovery_point, "D1"),
+    (stores_points_before_it_flushes, "D1"),
+    (fetches_before_it_flushes, "D1"),
+    (acknowledges_before_it_flushes, "D1"),
+    (takes_a_flush_for_one_of_the_present, "D1"),
 ]
 
 
@@ -426,3 +472,60 @@ def test_a_log_is_uncertain_after_an_operation_that_failed(monkeypatch: Patch) -
     with pytest.raises(OSError, match="no space left"):
         disk.write(out.Truncate((b"t", 0), 3))
     assert disk.interrupted == {(b"t", 0)}
+
+
+def _disk_with_a_log(files: Filesystem) -> DataDisk:
+    """Return the disk of a process that has opened a log."""
+    files.make_directory(ROOT)
+    disk = DataDisk(bytes(16), settings=LogSettings(), segment_bytes=1 << 20, files=files)
+    disk.recover()
+    disk.name_of = lambda topic_id: "t"
+    disk.write(out.OpenLog(KEY))
+    assert disk.take_events() == []
+    end_work(disk)
+    assert [type(event) for event in disk.take_events()] == [LogOpened]
+    return disk
+
+
+def end_work(disk: DataDisk) -> None:
+    disk.begin_work()
+    piece = disk.work()
+    piece.done(piece.result)
+
+
+def test_a_flush_of_records_ends_later_and_covers_what_was_there_when_it_began() -> None:
+    disk = _disk_with_a_log(Filesystem())
+    first, second = (batch(1).placed(offset, 3) for offset in (0, 1))
+    disk.write(out.Append(KEY, replace(first, handle=written(first))))
+    disk.write(out.FlushLog(KEY, 7))
+    disk.begin_work()
+    disk.write(out.Append(KEY, replace(second, handle=written(second))))
+    assert disk.take_events() == []
+    piece = disk.work()
+    piece.done(piece.result)
+    assert disk.take_events() == [LogFlushed(KEY, 7, 0, 1)]
+    path = ROOT / "t-0" / "00000000000000000000.log"
+    assert disk.files.on_platter(path) == len(written(first))
+    assert len(disk.files.inode(path).data) == 2 * len(written(first))
+
+
+def test_a_process_that_dies_leaves_work_undone() -> None:
+    disk = _disk_with_a_log(Filesystem())
+    disk.write(out.RemoveLog(KEY))
+    disk.begin_work()
+    disk.interrupt_work(0)
+    disk.process_ended()
+    assert not disk.pieces
+    assert disk.interrupted == {KEY}
+    assert disk.files.exists(ROOT / "t-0" / "partition.metadata")
+
+
+def test_a_replica_that_was_removed_is_judged_anew() -> None:
+    world = kraft_world(["b1"], lambda *_: SimpleNamespace(), 1)
+    (host,) = world.hosts
+    host.disk = DataDisk(bytes(16), settings=LogSettings(), segment_bytes=1, files=Filesystem())
+    watch = RecordWatch(world, Failures())
+    watch._seen[host.id, KEY] = _Seen((), 1, 5, 5, (), False)
+    for told in world.on_disk:
+        told(host, out.RemoveLog(KEY))
+    assert not watch._seen

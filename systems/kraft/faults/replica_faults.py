@@ -8,10 +8,11 @@ slow, too.
 
 Other runs are made of bounces: a leader falls and leads again, and a replica learns of neither. Or
 of successions: a leader falls, then its successor, which lacked records of it and has got others
-that nobody else has (KIP-279). In
-others all links between brokers are slow, so that a new leader commits late: until its followers
-have fetched, it does not know how far its predecessor had committed. In others a leader is deaf to
-the controllers while a follower comes back: the controllers make the change of the ISR that it
+that nobody else has (KIP-279). In others brokers hear nothing of each other for a time that leaves
+the ISRs as they are, so a broker that is elected meanwhile has a history of its own. In others all
+links between brokers are slow, so that a new leader commits late: until its followers have fetched,
+it does not know how far its predecessor had committed. In others a leader is deaf to the
+controllers while a follower comes back: the controllers make the change of the ISR that it
 proposes, and it does not learn of that.
 """
 
@@ -70,6 +71,8 @@ def plan(
         return (_bounces, _successions)[draw_below(2, *key, "succession")](blows, run)
     if mode < 2 and "partition" in kinds and len(brokers) > 2 and draw_below(2, *key, "deaf"):
         return _deafness(run)
+    if mode == 3 and draw_below(2, *key, "dark"):
+        return _darkness(run)
     slow = mode == 3 and "network" in kinds
     lags = _slowness(run) if slow else _lags(kinds, run)
     faults = [*lags, *_blows(few, run)]
@@ -126,6 +129,24 @@ def _slowness(run: _Run) -> list[Fault]:
             for second in run.brokers[place + 1 :]
         ]
         at_s += length_s + 0.5 + 2.0 * draw_unit(*mine, "gap")
+    return faults
+
+
+def _darkness(run: _Run) -> list[Fault]:
+    """Return rounds in which all links between brokers are cut, mostly for less than a lag."""
+    faults: list[Fault] = []
+    at_s, number = 1.5, 0
+    while at_s < run.duration_s * 0.8:
+        mine = (run.seed, "replicas", "dark", number)
+        number += 1
+        length_ms = _pick((400, 700, 900, 1_500), (*mine, "length"))
+        blows: list[_Blow] = [
+            (at_s, "partition", "link", length_ms, (first, second))
+            for place, first in enumerate(run.brokers)
+            for second in run.brokers[place + 1 :]
+        ]
+        faults += _timed(blows, mine)
+        at_s += length_ms / 1000 + 0.3 + 1.2 * draw_unit(*mine, "gap")
     return faults
 
 

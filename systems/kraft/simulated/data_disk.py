@@ -1,13 +1,15 @@
 """The disk of a simulated broker with a data plane: metadata, and the logs of its partitions.
 
 The logs are those of real brokers (``nodes.server.partition_files``) on the simulated file system:
-a process that dies leaves them unchanged, a loss of power removes what was not flushed.
+a process that dies leaves them unchanged, a loss of power removes what was not flushed. As there,
+opening, removing, flushing and checkpoints are pieces of work beside the process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeVar
 
 from kraftwreck.nodes.consensus.effects import Stopped
 from kraftwreck.nodes.consensus.recovered import Recovered
@@ -21,6 +23,9 @@ from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.simulation.disk import ROOT, Disk
 from kraftwreck.simulation.disk_trouble import DiskError
 from kraftwreck.simulation.filesystem import Crash, Filesystem, Loss
+from kraftwreck.simulation.pieces import Piece
+
+T = TypeVar("T")
 
 MOST_STEPS: Final[dict[type, int]] = {
     data.OpenLog: 12,
@@ -35,7 +40,12 @@ MOST_STEPS: Final[dict[type, int]] = {
     data.WriteHighWatermarks: 4,
 }
 """The disk effects of a data plane. The number of file changes is approximate: a crash comes after
-some of them."""
+some of them. Those of work beside the process count as well."""
+
+_BESIDE: Final = (data.OpenLog, data.RemoveLog, data.FlushLog, data.WriteHighWatermarks)
+"""Effects whose changes of files are work beside the process."""
+_SHORT: Final = 4
+"""Approximate number of file changes of a piece of work with another cause."""
 
 
 class DataDisk(Disk):
@@ -47,7 +57,16 @@ class DataDisk(Disk):
     operation that a kill interrupted, or that failed.
     """
 
-    __slots__ = ("_caused", "_logs", "_settings", "epoch", "interrupted", "losses", "name_of")
+    __slots__ = (
+        "_carried",
+        "_caused",
+        "_logs",
+        "_settings",
+        "epoch",
+        "interrupted",
+        "losses",
+        "name_of",
+    )
 
     def __init__(self, directory: bytes, *, settings: LogSettings, segment_bytes: int,
                  files: Filesystem) -> None:  # fmt: skip
@@ -59,6 +78,7 @@ class DataDisk(Disk):
         self._settings = settings
         self._logs: PartitionFiles | None = None
         self._caused: list[Any] = []
+        self._carried: Any = None
 
     @property
     def logs(self) -> PartitionFiles:
@@ -71,14 +91,52 @@ class DataDisk(Disk):
         if type(effect) not in MOST_STEPS:
             super().write(effect)
             return
-        try:
+        self._carried = effect
+        with self._failing(effect):
             self._caused.extend(self.logs.carry_out(effect))
+
+    @contextmanager
+    def _failing(self, effect: Any) -> Iterator[None]:
+        """Turn errors of the storage into those of a disk."""
+        try:
+            yield
         except OSError:
             # A part of it may be on the disk, as after a kill.
             self._interrupted(effect)
             raise
         except (CheckpointError, LogCorruptError, ValueError, KeyError) as error:
             raise DiskError(f"the log of a partition cannot take this: {error!r}") from error
+
+    def _elsewhere(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Add a piece of work beside the process (:class:`nodes.server.disk_worker.Elsewhere`)."""
+        effect = self._carried
+
+        def finish(result: T) -> None:
+            self._carried = effect
+            done(result)
+
+        self.pieces.append(Piece(work, finish, effect))
+
+    def begin_work(self) -> None:
+        """Begin the first of the pieces."""
+        self.files.begin_beside()
+
+    def work(self) -> Piece:
+        """Carry out the first of the pieces: see :class:`~simulation.host.SimulatedDisk`."""
+        piece = self.pieces[0]
+        with self._failing(piece.cause), self.files.beside():
+            piece.result = piece.work()
+        self.pieces.popleft()
+        return piece
+
+    def interrupt_work(self, draw: int) -> None:
+        """Let the process die during the first of the pieces."""
+        piece = self.pieces[0]
+        most = MOST_STEPS[type(piece.cause)] if isinstance(piece.cause, _BESIDE) else _SHORT
+        self.files.crash_after(draw % (most + 1), draw >> 8)
+        with suppress(Crash, OSError, ValueError, KeyError), self.files.beside():
+            piece.work()
+        self.files.process_ended()
 
     def note(self, effect: Any) -> None:
         """Record an effect on the metadata; those of partitions are only in the files."""
@@ -87,12 +145,23 @@ class DataDisk(Disk):
 
     def take_events(self) -> list[Any]:
         """Return the events that the effects written since the last call caused, in order."""
-        events, self._caused = self._caused, []
+        events = self._caused[:]
+        self._caused.clear()  # The logs hold on to this list.
         return events
 
     def stopped(self, effect: Stopped) -> None:
-        """Close the logs, then write the mark of a clean stop. Raises OSError."""
-        self.logs.close()
+        """Close the logs, then write the mark of a clean stop. Raises OSError.
+
+        Work that has begun ends before, the rest is not done. Without the mark nothing was left.
+        """
+        whole = True
+        if self.pieces:
+            try:
+                self.work()
+            except (DiskError, OSError):
+                whole = False
+        if not (whole and self.logs.close()):
+            effect.broker_epoch = clean_shutdown.UNCLEAN
         if effect.broker_epoch >= 0:
             clean_shutdown.write(ROOT, effect.broker_epoch, self.files)
 
@@ -116,6 +185,11 @@ class DataDisk(Disk):
     def process_ended(self) -> None:
         """End the process, with its locks and open files."""
         super().process_ended()
+        for piece in self.pieces:
+            if isinstance(piece.cause, data.RemoveLog):
+                self._interrupted(piece.cause)
+        self.pieces.clear()
+        self._carried = None
         self._logs = None
         self._caused.clear()
 
@@ -136,14 +210,20 @@ class DataDisk(Disk):
         self.epoch = clean_shutdown.take(ROOT, self.files)
         orderly = self.epoch != clean_shutdown.UNCLEAN
         self._logs = PartitionFiles(
-            ROOT, self._name_of, self._settings, self.files, orderly=orderly
+            ROOT,
+            self._name_of,
+            self._settings,
+            self.files,
+            orderly=orderly,
+            elsewhere=self._elsewhere,
         )
+        self._logs.tell = self._caused.append
         return found
 
     def cached(self, effect: Any) -> bool:
         """Whether ``effect`` ends when the page cache has it."""
         if type(effect) in MOST_STEPS:
-            return type(effect) is data.Append
+            return type(effect) is data.Append or isinstance(effect, _BESIDE)
         return super().cached(effect)
 
     def early(self, effect: Any) -> bool:

@@ -113,14 +113,21 @@ class DeadLink:
 
 
 class Followers:
-    """The fetches of all brokers as followers, by process."""
+    """The fetches of all brokers as followers, by process.
+
+    ``on_fetch`` is called with each fetch before it leaves a broker.
+    """
 
     def __init__(self, world: Any) -> None:
+        self.on_fetch: list[Callable[[Host, out.FetchFrom], None]] = []
         self._world = world
         self._fetches: dict[int, tuple[int, _Fetches]] = {}
 
     def send(self, host: Host, effect: out.FetchFrom | out.AskOffsets) -> None:
         """Start a request of the broker on ``host``."""
+        if isinstance(effect, out.FetchFrom):
+            for told in self.on_fetch:
+                told(host, effect)
         life, fetches = self._fetches.get(host.id, (-1, None))
         if fetches is None or life != host.life:
             fetches = _Fetches(self._world, host)

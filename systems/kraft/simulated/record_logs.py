@@ -13,6 +13,7 @@ from typing import Any
 
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.replication import effects as data
+from kraftwreck.nodes.replication.events import LogOpened
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 from kraftwreck.nodes.replication.partition import Partition
 from kraftwreck.simulation.failures import Failures
@@ -74,6 +75,7 @@ class RecordLogs:
         self.on_cut: list[Callable[[Host, PartitionKey, list[Batch]], None]] = []
         self.on_delete: list[Callable[[Host, PartitionKey, list[Batch]], None]] = []
         world.on_disk.append(self._on_disk)
+        world.on_caused.append(self._on_caused)
         world.on_wipe.append(self._wiped)
 
     def of(self, host_id: int, key: PartitionKey) -> RecordLog | None:
@@ -104,8 +106,6 @@ class RecordLogs:
                 self._logs[host.id, effect.key].batches.append(effect.batch.bare())
                 for told in self.on_append:
                     told(host, effect.key, effect.batch)
-        elif kind is data.OpenLog:
-            self._opened(host, effect.key)
         elif kind is data.RemoveLog:
             self._logs.pop((host.id, effect.key), None)
         elif kind is data.WriteEpochs:
@@ -126,6 +126,10 @@ class RecordLogs:
                 deleted.append(log.batches.pop(0))
             for learned in self.on_delete:
                 learned(host, effect.key, deleted)
+
+    def _on_caused(self, host: Host, event: Any) -> None:
+        if type(event) is LogOpened:
+            self._opened(host, event.key)
 
     def _opened(self, host: Host, key: PartitionKey) -> None:
         disk = disk_of_records(host)

@@ -18,6 +18,7 @@ from typing import Any, Final
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.metadata.eligibility import elr_enabled
 from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 from kraftwreck.nodes.replication.partition import Partition
 from kraftwreck.simulation.failures import Failures
@@ -104,6 +105,7 @@ class RecordWatch:
         if self.watches:
             world.on_emit.append(self._on_emit)
             world.on_trace.append(self._on_trace)
+            world.on_disk.append(self._on_disk)
 
     def topic(self, key: PartitionKey) -> _Topic:
         """Return what is known of a partition."""
@@ -139,6 +141,11 @@ class RecordWatch:
         if event.kind == "start":
             for place in [place for place in self._seen if place[0] == host.id]:
                 del self._seen[place]
+
+    def _on_disk(self, host: Host, effect: Any) -> None:
+        """A replica that comes back after its removal is a new one."""
+        if type(effect) is data.RemoveLog:
+            self._seen.pop((host.id, effect.key), None)
 
     def _on_emit(self, host: Host) -> None:
         replicas, node = replicas_on(host), host.node

@@ -7,13 +7,19 @@ until some later request or failure needs what it has wrong.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kraftwreck.checkers.kraft.limits import STEPS_US
 from kraftwreck.nodes.log.layout import segment_name, segment_offsets
-from kraftwreck.nodes.log.partition.checkpoints import RECOVERY_POINTS, read_offsets
+from kraftwreck.nodes.log.partition.checkpoints import (
+    RECOVERY_POINTS,
+    TopicPartition,
+    read_offsets,
+)
 from kraftwreck.nodes.replication import effects as data
-from kraftwreck.nodes.replication.events import UNLIMITED
+from kraftwreck.nodes.replication.events import UNLIMITED, LogOpened
 from kraftwreck.nodes.replication.flushing import NO_ROOM_US
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 from kraftwreck.nodes.replication.log_view import LogView
@@ -21,9 +27,12 @@ from kraftwreck.nodes.replication.partition import Partition
 from kraftwreck.nodes.replication.producers import KEPT, Kept
 from kraftwreck.simulation.disk import ROOT
 from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.filesystem import Inode
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.binding import record_traffic
 from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
+from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
 from kraftwreck.systems.kraft.simulated.record_logs import (
     RecordLog,
     disk_of_records,
@@ -33,6 +42,8 @@ from kraftwreck.systems.kraft.simulated.record_logs import (
 from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch
 
 Place = tuple[int, PartitionKey]
+Points = Mapping[TopicPartition, int]
+_POINTS: Final = ROOT / RECOVERY_POINTS
 RECENT: Final = 24
 """How many of the last batches of a log are judged when it has grown."""
 
@@ -54,8 +65,15 @@ class ReplicaStates:
         """The end of the log when it was opened."""
         self._durable: dict[Place, int] = {}
         """The end that was judged to be on the platter."""
+        self._points: dict[int, tuple[Inode, Points]] = {}
+        """By host: the checkpoint of recovery points that was judged last."""
         if watch.watches:
             world.on_disk.append(self._on_disk)
+            world.on_caused.append(self._on_caused)
+            world.on_work.append(self._on_work)
+            traffic = record_traffic(world)
+            traffic.followers.on_fetch.append(self._on_fetch)
+            traffic.on_answer.append(self._on_answer)
             world.on_emit.append(self._on_emit)
 
     def _fail(self, rule: str, explanation: str) -> None:
@@ -63,13 +81,10 @@ class ReplicaStates:
 
     def _on_disk(self, host: Host, effect: Any) -> None:
         kind = type(effect)
-        if kind is data.Truncate or kind is data.StartAt or kind is data.OpenLog:
-            place = host.id, effect.key
-            log = self._watch.logs.of(*place)
+        if kind is data.Truncate or kind is data.StartAt:
+            log = self._note_cut(host, effect.key)
             if log is not None:
-                self._cut[place] = min(log.end, self._cut.get(place, log.end))
-                if kind is not data.OpenLog:
-                    self._judge_point(host, effect.key, log)
+                self._judge_point(host, effect.key, log)
         elif kind is data.WriteHighWatermarks:
             replicas = replicas_on(host)
             for key, offset in effect.offsets.items():
@@ -80,6 +95,75 @@ class ReplicaStates:
                         f"{host.name} stores {offset} as the high watermark of {name_of(key)},"
                         f" which is {known.hw}",
                     )
+
+    def _on_caused(self, host: Host, event: Any) -> None:
+        if type(event) is LogOpened:
+            self._note_cut(host, event.key)
+
+    def _on_work(self, host: Host) -> None:
+        """D1: all below a stored recovery point is on the platter.
+
+        A start after a crash does not look below it.
+        """
+        disk = host.disk
+        if not isinstance(disk, DataDisk) or not disk.files.exists(_POINTS):
+            return
+        inode = disk.files.inode(_POINTS)
+        judged, before = self._points.get(host.id, (None, {}))
+        if inode is judged or disk.trouble is not None:
+            return
+        points = read_offsets(_POINTS, disk.files)
+        self._points[host.id] = inode, points
+        for key in replicas_on(host):
+            log = self._watch.logs.of(host.id, key)
+            if log is None or key in disk.logs.full or disk.logs.end_of(key) < 0:
+                continue
+            name = disk.name_of(key[0]), key[1]
+            point, known = points.get(name, 0), before.get(name, 0)
+            if point <= max(known, log.start):
+                continue
+            there = _on_platter(disk, key, log, known)
+            if point > there:
+                self._fail(
+                    "D1",
+                    f"{host.name} stores {point} as the recovery point of {name_of(key)}, but a"
+                    f" loss of power would leave {there}",
+                )
+
+    def _on_fetch(self, host: Host, fetch: data.FetchFrom) -> None:
+        """D1: a follower, whose fetch acknowledges its log, vouches for it."""
+        for part in fetch.parts:
+            self._judge_vouched(host, part.key, part.offset, "fetches")
+
+    def _on_answer(self, host: Host, _: RecordMessage, effect: Any, body: dict[str, Any]) -> None:
+        """D1: a leader that acknowledges a batch vouches for it."""
+        if type(effect) is not data.ReplyProduce:
+            return
+        for part in effect.parts:
+            log = self._watch.logs.of(host.id, part.key)
+            batch = None if part.error or log is None else log.at(part.base_offset)
+            if batch is not None:
+                self._judge_vouched(host, part.key, batch.next_offset, "acknowledges")
+
+    def _judge_vouched(self, host: Host, key: PartitionKey, end: int, what: str) -> None:
+        partition = replicas_on(host).get(key)
+        if partition is None or partition.log is None:
+            return
+        durable = max(partition.durability.end, partition.log.start)
+        if end > durable + partition.settings.flush_messages - 1:
+            self._fail(
+                "D1",
+                f"{host.name} {what} {name_of(key)} up to {end}, although only {durable} is durable"
+                f" and flush.messages is {partition.settings.flush_messages}",
+            )
+
+    def _note_cut(self, host: Host, key: PartitionKey) -> RecordLog | None:
+        """Note that the log may end earlier now, and return it."""
+        place = host.id, key
+        log = self._watch.logs.of(*place)
+        if log is not None:
+            self._cut[place] = min(log.end, self._cut.get(place, log.end))
+        return log
 
     def _on_emit(self, host: Host) -> None:
         replicas = replicas_on(host)
@@ -129,7 +213,7 @@ class ReplicaStates:
         disk = disk_of_records(host)
         if disk.trouble is not None:
             return
-        points = read_offsets(ROOT / RECOVERY_POINTS, disk.files)
+        points = read_offsets(_POINTS, disk.files)
         point = points.get((disk.name_of(key[0]), key[1]), 0)
         if point > log.end:
             self._fail(
@@ -182,7 +266,8 @@ class ReplicaStates:
             self._unflushed.pop(place, None)
             return
         known = self._unflushed.get(place)
-        troubled = host.disk.trouble is not None  # A full disk may have no room for an index.
+        # A full disk may have no room for an index, and a flush may wait for other work.
+        troubled = host.disk.trouble is not None or host.working
         if troubled or known is None or known[0] is not view or durable.end >= known[2]:
             self._unflushed[place] = view, now, view.end
         elif host.waited(known[1], now, STEPS_US) > settings.flush_ms * 1000 + NO_ROOM_US:
@@ -208,20 +293,29 @@ class ReplicaStates:
         self._durable[place] = end
 
 
-def _on_platter(disk: DataDisk, key: PartitionKey, log: RecordLog) -> int:
-    """Return the offset up to which a loss of power leaves the log as it is."""
+def _on_platter(disk: DataDisk, key: PartitionKey, log: RecordLog, since: int = 0) -> int:
+    """Return the offset up to which a loss of power leaves the log as it is; all below ``since`` is
+    known to stay."""
     folder = ROOT / f"{disk.name_of(key[0])}-{key[1]}"
     bases = segment_offsets(disk.files.names(folder))
     for base, after in zip(bases, [*bases[1:], log.end], strict=True):
-        batches = [each for each in log.batches if base <= each.base_offset < after]
-        inode = disk.files.inode(folder / segment_name(base))
+        if after <= since:
+            continue
+        first = bisect_left(log.batches, base, key=_base)
+        batches = log.batches[first : bisect_left(log.batches, after, key=_base)]
+        path = folder / segment_name(base)
+        stable, inode = disk.files.on_platter(path), disk.files.inode(path)
         # Batches that were deleted may still be at the beginning of the file.
         position = len(inode.data) - sum(each.size for each in batches)
         for batch in batches:
             position += batch.size
-            if position > inode.stable:
+            if position > stable:
                 return batch.base_offset
     return log.end
+
+
+def _base(batch: Batch) -> int:
+    return batch.base_offset
 
 
 def _producers(log: RecordLog, since: int | None) -> dict[int, tuple[int, tuple[Kept, ...]]]:

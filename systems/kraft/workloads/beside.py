@@ -4,6 +4,9 @@ A consumer sometimes looks up an offset by time or the end of a leader epoch. So
 of their own (negative ones). Most of their records are acknowledged by the leader alone. All are
 deleted in the end, by DeleteRecords, by retention or with their topic, which the next client
 creates again. Checkers of histories do not know deletions.
+
+Leadership moves without a fault, too: the replicas of a partition get another order, sometimes one
+fewer, and the first of them is elected. So a broker leads, follows and leads again in a short time.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Any, Final
 from kraftwreck.harness.client import Answer, Call, Pause
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.systems.kraft.workloads.log_client import (
+    METADATA,
     PARTITIONS,
     LogClient,
     Position,
@@ -28,6 +32,8 @@ from kraftwreck.systems.kraft.workloads.sending import produce_call
 DELETE_RECORDS: Final = 2
 EPOCH_ENDS: Final = 3
 DELETE_TOPICS: Final = 6
+REASSIGN: Final = 1
+ELECT_LEADERS: Final = 2
 DELETE_MS: Final = 500
 MOST_BATCHES: Final = 5
 """In a row: acknowledged by the leader alone, they fill a segment before followers have it."""
@@ -38,12 +44,14 @@ Steps = Generator[Call | Pause, Answer, None]
 
 def look_beside(client: LogClient) -> Steps:
     """Make one of these requests, or none."""
-    turn = client.draw(6, "beside")
+    turn = client.draw(8, "beside")
     if turn < 2:
         yield from _trim(client)
     elif turn < 4 and client.assigned:
         key = client.assigned[client.draw(len(client.assigned), "beside-which")]
         yield from _ask_time(client, key) if turn == 2 else _ask_epoch(client, key)
+    elif turn < 6:
+        yield from _hand_over(client)
 
 
 def _ask_time(client: LogClient, key: int) -> Steps:
@@ -65,6 +73,48 @@ def _ask_epoch(client: LogClient, key: int) -> Steps:
     }
     body = {"replica_id": -1, "topics": [{"topic": topic, "partitions": [wanted]}]}
     yield from ask(leader.node, "OffsetForLeaderEpoch", EPOCH_ENDS, body)
+
+
+def _hand_over(client: LogClient) -> Steps:
+    """Let other replicas of a partition lead, one after another."""
+    keys = client.assigned or [0]
+    key = keys[client.draw(len(keys), "handed-over")]
+    if client.draw(3, "hand-over-trimmed") == 0:
+        key = -1 - client.draw(PARTITIONS, "handed-over")
+    name, partition = place_of(key)
+    for _ in range(1 + client.draw(3, "hand-overs")):
+        answer = yield from ask(
+            client.broker(),
+            "Metadata",
+            METADATA,
+            {
+                "topics": [{"name": name}],
+                "allow_auto_topic_creation": False,
+                "include_topic_authorized_operations": False,
+            },
+        )
+        if answer.status != "ok" or answer.response["topics"][0]["error_code"] != errors.NONE:
+            return
+        leader = answer.response["topics"][0]["partitions"][partition]["leader_id"]
+        others = sorted(each["node_id"] for each in answer.response["brokers"])
+        others = [each for each in others if each != leader]
+        if leader < 0 or not others:
+            return
+        first = client.draw(len(others), "next-leader")
+        replicas = [*others[first:], *others[:first], leader]
+        if len(replicas) > 2 and client.draw(4, "fewer") == 0:
+            replicas.pop(1)
+        part = {"partition_index": partition, "replicas": replicas}
+        body: dict[str, Any] = {
+            "timeout_ms": DELETE_MS,
+            "allow_replication_factor_change": True,
+            "topics": [{"name": name, "partitions": [part]}],
+        }
+        yield from ask(client.broker(), "AlterPartitionReassignments", REASSIGN, body)
+        chosen = [{"topic": name, "partitions": [partition]}]
+        body = {"election_type": 0, "topic_partitions": chosen, "timeout_ms": DELETE_MS}
+        yield from ask(client.broker(), "ElectLeaders", ELECT_LEADERS, body)
+        client.forget(key)
 
 
 def _trim(client: LogClient) -> Steps:
