@@ -151,9 +151,6 @@ def cli(
     if corpus is not None and style != "swarm":
         raise OptionError(f"--steer and --style {style} cannot be combined")
     if compiled:
-        if "shells=yes" in campaign.system_options:
-            # Shells watch a node from outside, which its compiled class does not allow.
-            raise OptionError("--shells and --compiled cannot be combined")
         compiled_tree.go_on("kraftwreck", ["sim", *ctx.meta[_ARGUMENTS]], say)
     source = source_of(campaign, corpus, coverage_file)
     progress = Progress(source, len(seeds) if isinstance(seeds, range) else None, say)
