@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kraftwreck.checkers.findings import Findings
 from kraftwreck.checkers.recorded.run_data import RunData
-from kraftwreck.histories.members import Member, by_position, encoded
+from kraftwreck.histories.members import Member, by_position, differing, encoded
 from kraftwreck.histories.verdict import CheckerResult
 
 DIFFER: Final = "members-differ"
@@ -30,9 +30,8 @@ def check(run: RunData) -> CheckerResult:
     known = {name: member for name, member in members.items() if not member.error}
     groups = by_position(members)
     findings = Findings()
-    for names in groups.values():
-        for other in names[1:]:
-            _compare(names[0], other, known, findings)
+    for one, other in differing(members):
+        _explain(one, other, known, findings)
     stats = {
         "positions": {name: member.position for name, member in known.items()},
         "compared": max(map(len, groups.values()), default=0),
@@ -54,10 +53,11 @@ def _doubt(members: Mapping[str, Member], groups: Mapping[bytes, list[str]]) -> 
     return "" if len(members) > 1 else "a single member has none to be compared with"
 
 
-def _compare(one: str, other: str, members: Mapping[str, Member], findings: Findings) -> None:
-    differences = list(_differences(members[one].state, members[other].state, ""))
-    if not differences:
-        return
+def _explain(one: str, other: str, members: Mapping[str, Member], findings: Findings) -> None:
+    """Add a finding that names where the states of two members differ."""
+    a, b = members[one].state, members[other].state
+    # Two numbers may be equal and have different texts.
+    differences = list(_differences(a, b, "")) or [("", a, b)]
     shown = "; ".join(
         f"{place or 'the state'}: {one} has {_text(a)}, {other} has {_text(b)}"
         for place, a, b in differences[:_SHOWN]

@@ -5,7 +5,7 @@ It is the state at the end of a run, or the first one in which members were seen
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +39,13 @@ def by_position(members: Mapping[str, Member]) -> dict[bytes, list[str]]:
     return groups
 
 
-def differ(members: Mapping[str, Member]) -> bool:
-    """Return whether two members at one position have different states."""
-    return any(
-        encoded(members[name].state) != encoded(members[names[0]].state)
-        for names in by_position(members).values()
-        for name in names[1:]
-    )
+def differing(members: Mapping[str, Member]) -> Iterator[tuple[str, str]]:
+    """Yield the first member at a position with each other one there that has another state."""
+    for first, *others in by_position(members).values():
+        state = encoded(members[first].state)
+        for other in others:
+            if encoded(members[other].state) != state:
+                yield first, other
 
 
 def encoded(value: Any) -> bytes:

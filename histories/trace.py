@@ -6,9 +6,13 @@ Both look the same to checkers, Spark jobs and reports.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+
+TRACES: Final = 2
+"""``versions.traces`` in ``test.json``: what nodes trace. Since 2, ``apply`` says how far the
+metadata image lags behind the commits."""
 
 
 class TraceEvent(msgspec.Struct, kw_only=True, gc=False):

@@ -115,8 +115,11 @@ def _remove_unused(build: Path, fresh: Path) -> None:
 def go_on(module: str, arguments: Sequence[str], say: Callable[[str], None]) -> None:
     """Make sure that this process runs compiled modules; replace it if it does not.
 
-    The new process is ``python -m module arguments`` and comes here again. Raises as :func:`make`.
+    The new process is ``python -m module arguments`` and comes here again. Raises as :func:`make`,
+    and OptionError for shells, which observe their nodes: compiled classes do not allow that.
     """
+    if "--shells" in arguments:
+        raise OptionError("--shells and --compiled cannot be combined")
     if in_use():
         _hold()
         return

@@ -25,6 +25,7 @@ from kraftwreck.harness.remote.session import RemoteError, on_all
 from kraftwreck.harness.run_errors import Trouble
 from kraftwreck.harness.system import Deployed, Seen
 from kraftwreck.harness.workload import ClientSetting, Speaking, Workload
+from kraftwreck.histories.trace import TRACES
 from kraftwreck.nemesis.families.network import LINKS, RELAY
 from kraftwreck.systems.kraft.client import KafkaClient
 from kraftwreck.systems.kraft.java_client import JavaClient
@@ -381,8 +382,8 @@ class Kraft:
             raise
 
     def describe(self, nodes: Path) -> Mapping[str, Any]:
-        """Return the digest of the node code."""
-        return {"nodes": digest(build_archive(nodes))}
+        """Return the digest of the node code, and which version of the trace it writes."""
+        return {"nodes": digest(build_archive(nodes)), "traces": TRACES}
 
 
 SYSTEM = Kraft()

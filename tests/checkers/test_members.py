@@ -11,7 +11,7 @@ import pytest
 from kraftwreck.checkers.members import check
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.checkers.registry import check as check_all
-from kraftwreck.histories.members import FILE, Member
+from kraftwreck.histories.members import FILE, Member, differing
 from kraftwreck.histories.tables import HistoryError
 
 
@@ -101,3 +101,11 @@ def test_a_damaged_file_is_unknown(tmp_path: Path) -> None:
         check(damaged)
     verdict = check_all(RunData.from_folder(tmp_path), ["members"])
     assert verdict.valid == "unknown"
+
+
+def test_what_ends_a_test_early_is_a_finding(tmp_path: Path) -> None:
+    """Two texts of one number are two states, for the harness and for the checker."""
+    members = {"n1": Member(9, {"a": 0.0}), "n2": Member(9, {"a": -0.0})}
+    assert any(differing(members))
+    [found] = check(run(tmp_path, **members)).anomalies
+    assert "differ in 1 place: the state: n1 has" in found.explanation

@@ -161,6 +161,12 @@ def test_mistakes_are_reported_before_compilation(capsys: pytest.CaptureFixture[
     assert "1 is before 5" in capsys.readouterr().err
 
 
+def test_shells_are_not_compiled(capsys: pytest.CaptureFixture[str]) -> None:
+    """Seed 1700071 of 10 s: the compiled shell refused its node, and all nodes were dead."""
+    assert status(["sim", "--compiled", "--shells", "--seeds", "1700071..1700071"]) == 254
+    assert "--shells and --compiled cannot be combined" in capsys.readouterr().err
+
+
 def test_the_project_itself_is_never_compiled() -> None:
     """Its sources would be changed."""
     command = [sys.executable, "-m", "kraftwreck.harness.compiled.modules"]

@@ -141,7 +141,8 @@ def test_an_answer_may_precede_the_rest_of_its_step(
     monkeypatch.setattr(record_lookups, "replicas_on", lambda host: {key: leader})
     monkeypatch.setattr(record_lookups, "disk_of_records", lambda host: full)
     monkeypatch.setattr(record_lookups, "_end_of", lambda *of: (0, 20))
-    lookups = record_lookups.RecordLookups(world, failures, watch)
+    steps: Any = SimpleNamespace(states=lambda host, key, log: iter((log,)))
+    lookups = record_lookups.RecordLookups(world, failures, watch, steps)
     world.on_emit[0](host)
     leader.hw, log.start, disk.start = 12, 4, 4
     world.on_emit[0](host)

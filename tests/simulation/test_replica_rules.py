@@ -21,6 +21,7 @@ from kraftwreck.nodes.replication.events import (
     UNLIMITED,
     AppendFailed,
     Assignment,
+    DeleteRecordsReceived,
     FetchReceived,
     ListOffsetsReceived,
     LogFlushed,
@@ -383,8 +384,8 @@ def test_an_end_may_be_unknown_before_the_rest_of_a_step(hw: int, monkeypatch: P
     traffic = SimpleNamespace(on_answer=[])
     monkeypatch.setattr(record_refusals, "record_traffic", lambda world: traffic)
     monkeypatch.setattr(record_refusals, "replicas_on", lambda host: {key: leader})
-    watch: Any = None
-    refusals = record_refusals.RecordRefusals(world, failures, watch)
+    unused: Any = None
+    refusals = record_refusals.RecordRefusals(world, failures, unused, unused)
     world.on_emit[0](host)
     leader.hw = hw
     world.on_emit[0](host)
@@ -409,28 +410,104 @@ def test_a_log_without_room_is_judged_once_its_core_knows() -> None:
     assert logs.full == set()
 
 
+class Deleting:
+    """A leader at 10 s by its clock, whose log begins at 3 after it has deleted batches."""
+
+    def __init__(self, patch: Patch, settings: Settings, size: int = 0) -> None:
+        self.key, self.failures = (bytes(16), 0), Failures()
+        world: Any = SimpleNamespace(now=0, on_step=[], on_emit=[])
+        self.clock = SimpleNamespace(wall=lambda now: 10 * SECOND)
+        self.host: Any = SimpleNamespace(id=4, life=1, name="b1", clock=self.clock)
+        self.leader = SimpleNamespace(leading=True, is_opening=False, hw=3, settings=settings)
+        self.log = SimpleNamespace(start=3, batches=[SimpleNamespace(size=size)])
+        logs = SimpleNamespace(on_delete=[], of=lambda host, key: self.log)
+        watch: Any = SimpleNamespace(logs=logs)
+        self.traffic: Any = SimpleNamespace(on_request=[])
+        patch.setattr(deletion_watch, "record_traffic", lambda world: self.traffic)
+        patch.setattr(deletion_watch, "replicas_on", lambda host: {self.key: self.leader})
+        deletion_watch.DeletionWatch(world, self.failures, watch)
+        self.world, self.logs = world, logs
+
+    def asked(self, offset: int) -> None:
+        event = DeleteRecordsReceived(1, 1000, ((self.key, offset),))
+        message: Any = SimpleNamespace(call=SimpleNamespace(event=event))
+        self.traffic.on_request[0](self.host, message)
+
+    def step(self) -> None:
+        self.world.on_step[0](self.host, None)
+
+    def delete(self, *batches: tuple[int, int]) -> None:
+        """Delete batches: (timestamp, size)."""
+        removed = [SimpleNamespace(max_timestamp=at, size=size) for at, size in batches]
+        self.logs.on_delete[0](self.host, self.key, 0, removed)
+
+    def emit(self) -> None:
+        self.world.on_emit[0](self.host)
+
+    @property
+    def broken(self) -> list[str]:
+        return [failure.type for failure in self.failures.items]
+
+
 def test_a_record_is_as_old_as_the_clock_said_when_it_was_deleted(monkeypatch: Patch) -> None:
     """D11 reads the wall clock when the leader decides: it may jump before the disk is done."""
-    key, failures = (bytes(16), 0), Failures()
-    world: Any = SimpleNamespace(now=0, on_step=[])
-    clock = SimpleNamespace(wall=lambda now: 10 * SECOND)
-    host: Any = SimpleNamespace(id=4, name="b1", clock=clock)
-    leader = SimpleNamespace(leading=True, settings=Settings(retention_ms=1000))
-    watch: Any = SimpleNamespace(
-        logs=SimpleNamespace(on_delete=[], of=lambda host, key: RecordLog(start=3))
-    )
-    traffic = SimpleNamespace(on_request=[])
-    monkeypatch.setattr(deletion_watch, "record_traffic", lambda world: traffic)
-    monkeypatch.setattr(deletion_watch, "replicas_on", lambda host: {key: leader})
-    deletion_watch.DeletionWatch(world, failures, watch)
-    world.on_step[0](host, None)
-    clock.wall = lambda now: 9 * SECOND
-    removed: Any = [SimpleNamespace(max_timestamp=8_500)]
-    watch.logs.on_delete[0](host, key, removed)
-    assert not failures
-    world.on_step[0](host, None)
-    watch.logs.on_delete[0](host, key, removed)
-    assert [failure.type for failure in failures.items] == ["D11"]
+    leader = Deleting(monkeypatch, Settings(retention_ms=1000))
+    leader.step()
+    leader.clock.wall = lambda now: 9 * SECOND
+    leader.delete((8_500, 1))
+    assert not leader.broken
+    leader.step()
+    leader.delete((8_500, 1))
+    assert leader.broken == ["D11"]
+
+
+@pytest.mark.parametrize(
+    ("batches", "broken"),
+    [
+        (((9_999, 10), (5_000, 10)), []),  # The first one is too many, the second one too old.
+        (((5_000, 10), (9_999, 10)), ["D11"]),
+        (((9_999, 10), (9_999, 10)), ["D11"]),
+        (((5_000, 10), (5_000, 10)), []),
+    ],
+)
+def test_each_deleted_batch_is_too_old_or_too_many(
+    batches: tuple[tuple[int, int], ...], broken: list[str], monkeypatch: Patch
+) -> None:
+    """Both limits of a topic may be set, and clients choose timestamps: 95 bytes are left."""
+    leader = Deleting(monkeypatch, Settings(retention_ms=1000, retention_bytes=100), 95)
+    leader.step()
+    leader.delete(*batches)
+    assert leader.broken == broken
+
+
+def test_a_deletion_up_to_the_high_watermark_is_asked_for_once(monkeypatch: Patch) -> None:
+    """DeleteRecords with offset -1 allows what was committed then, not what comes later."""
+    leader = Deleting(monkeypatch, Settings(retention_ms=1000))
+    leader.asked(-1)
+    leader.leader.is_opening = True
+    leader.step()
+    leader.emit()
+    leader.leader.is_opening = False  # The request waited until the log was open.
+    leader.step()
+    leader.delete((9_999, 1))
+    leader.emit()
+    assert not leader.broken
+    leader.log.start = leader.leader.hw = 4
+    leader.step()
+    leader.delete((9_999, 1))
+    assert leader.broken == ["D11"]
+
+
+def test_a_process_forgets_the_deletions_that_it_was_asked_for(monkeypatch: Patch) -> None:
+    leader = Deleting(monkeypatch, Settings(retention_ms=1000))
+    leader.asked(-1)
+    leader.host.life = 2
+    leader.step()
+    leader.delete((9_999, 1))
+    assert leader.broken == ["D11"]
+    leader.emit()
+    leader.delete((9_999, 1))
+    assert leader.broken == ["D11"] * 2
 
 
 def test_a_replica_may_begin_later_than_its_leader_and_not_earlier(monkeypatch: Patch) -> None:

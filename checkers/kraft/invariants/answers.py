@@ -17,7 +17,7 @@ from kraftwreck.checkers.kraft.controller_model.exchanges import Commits, Exchan
 from kraftwreck.checkers.kraft.controller_model.refusals import Allowed
 from kraftwreck.checkers.kraft.controller_model.state import State, StateHistory
 from kraftwreck.checkers.kraft.invariants.controller import Controller
-from kraftwreck.checkers.kraft.invariants.evidence import Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import NO_LAG, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.sessions import answered, session_ns
 from kraftwreck.checkers.kraft.limits import DEPARTURE, REGISTERED, REGISTERED_NS
@@ -437,6 +437,9 @@ class _Judge:
         That is the state before the step that answers, or after it. A broker that serves has caught
         up with what was committed when it started.
         """
+        if not self._evidence.lag_traced:
+            self._report.unseen("C20", NO_LAG)
+            return
         self._report.held("C20")
         message, commits = exchange.message, self._commits
         node = self._evidence.name(message.replier)

@@ -7,7 +7,7 @@ from kraftwreck.checkers.kraft.controller_model.replay import Replay, Step, repl
 from kraftwreck.checkers.kraft.controller_model.state import StateHistory
 from kraftwreck.checkers.kraft.invariants.broker_rules import BrokerRules
 from kraftwreck.checkers.kraft.invariants.eligible_rules import EligibleRules
-from kraftwreck.checkers.kraft.invariants.evidence import NOT_WHOLE, Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import GAPS, NOT_WHOLE, Evidence
 from kraftwreck.checkers.kraft.invariants.partition_rules import PartitionRules
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.topic_rules import TopicRules
@@ -32,8 +32,11 @@ class Controller:
         self._batch: StoredBatch | None = None
         self.report.proof = lambda: evidence.append_of(self._batch)
         self.replay: Replay = replay(evidence.log, self)
-        self.whole = self.history.whole and not evidence.log.missing and not evidence.trace.gaps
-        """Whether the history has each state that the log went through."""
+        gaps = bool(evidence.trace.gaps)
+        lost = evidence.log.missing > 0 or not (gaps or self.history.whole)
+        self._lacking = ", ".join([NOT_WHOLE] * lost + [GAPS] * gaps)
+        """Why the history lacks states that the log went through; "" if it has each of them."""
+        self.whole = not self._lacking
 
     @classmethod
     def of(cls, evidence: Evidence) -> Controller:
@@ -41,9 +44,10 @@ class Controller:
         return evidence.run.derived("controller", lambda run: cls(evidence))
 
     def is_whole(self, report: Report, *ids: str) -> bool:
-        """Return :attr:`whole`; if it is False, note that the rules ``ids`` judge nothing."""
+        """Return whether the history has each state that the log went through; if not, note why the
+        rules ``ids`` judge nothing."""
         for invariant in () if self.whole or not self.history.ends else ids:
-            report.unseen(invariant, NOT_WHOLE)
+            report.unseen(invariant, self._lacking)
         return self.whole and bool(self.history.ends)
 
     # --- events of the replay -------------------------------------------------------------

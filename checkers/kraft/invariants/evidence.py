@@ -21,6 +21,9 @@ from kraftwreck.histories.trace import TraceEvent
 NO_MESSAGES = "messages were not captured"
 NOT_WHOLE = "the disks no longer hold the whole committed log"
 GAPS = "the traces have gaps"
+TRACES_LAG = 2
+"""The first version of traces (:data:`histories.trace.TRACES`) with ``apply``."""
+NO_LAG = "nodes of older versions did not trace how far their metadata lagged"
 
 
 class Evidence:
@@ -96,6 +99,14 @@ class Evidence:
     def own_inputs(self) -> bool:
         """Whether messages are from the input logs of the nodes that they reached."""
         return self.run.capture is not None and self.run.capture.own_inputs
+
+    @property
+    def lag_traced(self) -> bool:
+        """Whether nodes traced how far their metadata image lagged behind their commits: those of
+        older versions on hosts did not."""
+        versions = self.run.test.get("versions")
+        traces = versions.get("traces") if isinstance(versions, dict) else None
+        return not self.own_inputs or (isinstance(traces, int) and traces >= TRACES_LAG)
 
     @cached_property
     def steps(self) -> dict[int, list[int]]:

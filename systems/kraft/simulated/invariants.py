@@ -51,6 +51,7 @@ from kraftwreck.systems.kraft.simulated.replica_watch import ReplicaWatch
 from kraftwreck.systems.kraft.simulated.request_watch import RequestWatch
 from kraftwreck.systems.kraft.simulated.service_watch import ServiceWatch
 from kraftwreck.systems.kraft.simulated.snapshot_watch import SnapshotWatch
+from kraftwreck.systems.kraft.simulated.step_logs import StepLogs
 from kraftwreck.systems.kraft.simulated.storm_watch import StormWatch
 from kraftwreck.systems.kraft.simulated.voter_watch import VoterWatch
 from kraftwreck.systems.kraft.simulated.wait_watch import WaitWatch
@@ -86,12 +87,13 @@ class Invariants:
         self.records = RecordWatch(world, self.failures)
         self.partitions: PartitionService | None = None
         if self.records.watches:
+            steps = StepLogs(world, self.records.logs)
             RecordAnswers(world, self.failures, self.records)
-            RecordLookups(world, self.failures, self.records)
+            RecordLookups(world, self.failures, self.records, steps)
             AssignmentWatch(world, self.failures)
             DeletionWatch(world, self.failures, self.records)
             ProposalWatch(world, self.failures)
-            RecordRefusals(world, self.failures, self.records)
+            RecordRefusals(world, self.failures, self.records, steps)
             ReplicaWatch(world, self.failures, self.records)
             ReplicaStates(world, self.failures, self.records)
             PaceWatch(world, self.failures)

@@ -64,7 +64,8 @@ class RecordLogs:
     """The expected logs of all replicas.
 
     ``on_append`` is called with each batch that a replica appends, ``on_cut`` with those that it
-    cuts from the end of its log, ``on_delete`` with those that it deletes from the beginning.
+    cuts from the end of its log. ``on_delete`` is called with those that it deletes from the
+    beginning, and with where the log began before.
     """
 
     def __init__(self, world: World, failures: Failures) -> None:
@@ -73,7 +74,7 @@ class RecordLogs:
         self._logs: dict[tuple[int, PartitionKey], RecordLog] = {}
         self.on_append: list[Callable[[Host, PartitionKey, Batch], None]] = []
         self.on_cut: list[Callable[[Host, PartitionKey, list[Batch]], None]] = []
-        self.on_delete: list[Callable[[Host, PartitionKey, list[Batch]], None]] = []
+        self.on_delete: list[Callable[[Host, PartitionKey, int, list[Batch]], None]] = []
         world.on_disk.append(self._on_disk)
         world.on_caused.append(self._on_caused)
         world.on_wipe.append(self._wiped)
@@ -120,12 +121,12 @@ class RecordLogs:
             log.start, log.epochs = effect.offset, ()
         elif kind is data.DeleteUpTo:
             log = self._logs[host.id, effect.key]
-            log.start = effect.start_offset
+            began, log.start = log.start, effect.start_offset
             deleted: list[Batch] = []
             while log.batches and log.batches[0].next_offset <= log.start:
                 deleted.append(log.batches.pop(0))
             for learned in self.on_delete:
-                learned(host, effect.key, deleted)
+                learned(host, effect.key, began, deleted)
 
     def _on_caused(self, host: Host, event: Any) -> None:
         if type(event) is LogOpened:

@@ -35,6 +35,7 @@ from kraftwreck.systems.kraft.simulated.record_logs import (
     replicas_on,
 )
 from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch
+from kraftwreck.systems.kraft.simulated.step_logs import StepLogs, first_unless_right
 
 UNDEFINED = (-1, -1)
 
@@ -52,12 +53,16 @@ _ENDS = (EARLIEST, LATEST)
 
 
 class RecordLookups:
-    """Judges answers of brokers before they leave; ``watch`` knows the logs."""
+    """Judges answers of brokers before they leave; ``watch`` knows the logs, ``steps`` what they
+    were during the last step."""
 
-    def __init__(self, world: World, failures: Failures, watch: RecordWatch) -> None:
+    def __init__(
+        self, world: World, failures: Failures, watch: RecordWatch, steps: StepLogs
+    ) -> None:
         self._world = world
         self._failures = failures
         self._watch = watch
+        self._steps = steps
         self._hosts = {host.id: host for host in world.hosts}
         self._sessions: dict[tuple[int, int, int], dict[PartitionKey, FetchPart]] = {}
         """By host, its life and session: the partitions that the session has."""
@@ -210,13 +215,13 @@ class RecordLookups:
         for key, error, epoch, end in effect.parts:
             led = self._led(host, key)
             if error == errors.NONE and led is not None:
-                expected = _end_of(*led, asked[key])
-                if (epoch, end) != expected:
-                    self._fail(
-                        "D7",
-                        f"{host.name} says that epoch {asked[key]} of {name_of(key)} ends at {end}"
-                        f" (epoch {epoch}), not at {expected[1]} (epoch {expected[0]})",
-                    )
+                partition, log = led
+                states = self._steps.states(host, key, log)
+                wrong = first_unless_right(
+                    _wrong_end(partition, each, asked[key], (epoch, end)) for each in states
+                )
+                if wrong:
+                    self._fail("D7", f"{host.name} says of {name_of(key)} that {wrong}")
 
     # --- Fetch ----------------------------------------------------------------------------------
 
@@ -275,17 +280,10 @@ class RecordLookups:
             self._fail(
                 "D5", f"{where} with high watermark {told.high_watermark}, not {partition.hw}"
             )
-        epoch, end = _end_of(partition, log, asked.last_fetched_epoch)
-        diverges = epoch < asked.last_fetched_epoch or end < asked.offset
-        if asked.last_fetched_epoch >= 0 and (told.diverging is not None) != diverges:
-            self._fail(
-                "D7",
-                f"{where} after epoch {asked.last_fetched_epoch} as"
-                f" {'its' if told.diverging is None else 'another'} history; there epoch {epoch}"
-                f" ends at {end}",
-            )
-        elif told.diverging is not None and told.diverging != (epoch, end):
-            self._fail("D7", f"{where} with the end {told.diverging}, not {(epoch, end)}")
+        states = self._steps.states(host, asked.key, log)
+        wrong = first_unless_right(_wrong_history(partition, s, asked, told) for s in states)
+        if wrong:
+            self._fail("D7", f"{where} {wrong}")
         elif told.diverging is None and not min(least.start, log.start) <= asked.offset <= log.end:
             self._fail("D11", f"{where}, outside of {log.start} to {log.end}")
 
@@ -340,6 +338,32 @@ def _wrong_records(log: RecordLog, offset: int, records: bytes) -> str:
             expected = header.last_offset + 1
     except BatchError as error:
         return f"with damaged records: {error}"
+    return ""
+
+
+def _wrong_end(partition: Partition, log: RecordLog, asked: int, told: tuple[int, int]) -> str:
+    """Return what is wrong with ``told``, an epoch and its end; "" if nothing is."""
+    epoch, end = expected = _end_of(partition, log, asked)
+    if told == expected:
+        return ""
+    return f"epoch {asked} ends at {told[1]} (epoch {told[0]}), not at {end} (epoch {epoch})"
+
+
+def _wrong_history(
+    partition: Partition, log: RecordLog, asked: FetchPart, told: out.ReadPart
+) -> str:
+    """Return what is wrong with an answer that says whether the asker's log and that of the leader
+    are one up to the offset of a fetch, "" if nothing is."""
+    epoch, end = _end_of(partition, log, asked.last_fetched_epoch)
+    diverges = epoch < asked.last_fetched_epoch or end < asked.offset
+    if asked.last_fetched_epoch >= 0 and (told.diverging is not None) != diverges:
+        return (
+            f"after epoch {asked.last_fetched_epoch} as"
+            f" {'its' if told.diverging is None else 'another'} history; there epoch {epoch} ends"
+            f" at {end}"
+        )
+    if told.diverging is not None and told.diverging != (epoch, end):
+        return f"with the end {told.diverging}, not {(epoch, end)}"
     return ""
 
 

@@ -25,6 +25,7 @@ from kraftwreck.simulation.host import ClientCall, Host
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.binding import record_traffic
 from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
+from kraftwreck.systems.kraft.simulated.per_second import PerSecond
 from kraftwreck.systems.kraft.simulated.record_logs import (
     RecordLog,
     disk_of_records,
@@ -36,8 +37,8 @@ from kraftwreck.systems.kraft.simulated.record_watch import (
     counted,
     least_in_sync,
 )
+from kraftwreck.systems.kraft.simulated.step_logs import StepLogs, first_unless_right
 
-SECOND: Final = 1_000_000
 MOST_REFUSED: Final = 20
 """Refused fetches of a follower within a second: it waits for a second after most errors, and
 learns the leader's offsets after the others."""
@@ -48,16 +49,20 @@ ALL: Final = -1
 
 
 class RecordRefusals:
-    """Judges the errors in answers of brokers, as they leave; ``watch`` knows the logs."""
+    """Judges the errors in answers of brokers, as they leave; ``watch`` knows the logs, ``steps``
+    what they were during the last step."""
 
-    def __init__(self, world: World, failures: Failures, watch: RecordWatch) -> None:
+    def __init__(
+        self, world: World, failures: Failures, watch: RecordWatch, steps: StepLogs
+    ) -> None:
         self._world = world
         self._failures = failures
         self._watch = watch
+        self._steps = steps
         self._epochs: dict[tuple[int, int, int], int] = {}
         """By host, its life and fetch session: the last epoch that was answered."""
-        self._refused: dict[tuple[int, int, PartitionKey], tuple[int, int]] = {}
-        """By follower, leader and partition: a second, and the refused fetches in it."""
+        self._refused = PerSecond()
+        """Refused fetches by follower, leader and partition."""
         self._led: dict[int, tuple[Leading, Leading]] = {}
         """By host: its partitions, whether it leads them and their high watermarks, after its last
         step but one and after its last step."""
@@ -142,7 +147,10 @@ class RecordRefusals:
             self._in_time(host, effect.token, key, told.error, event.timeout_ms)
         elif told.error != errors.NONE:
             log = self._log(host, key)
-            reason = wrongly_refused(partition, log, batch, event.acks, told.error)
+            logs = (None,) if log is None else self._steps.states(host, key, log)
+            reason = first_unless_right(
+                wrongly_refused(partition, each, batch, event.acks, told.error) for each in logs
+            )
             self._fail(host, key, told.error, reason)
 
     def _in_time(self, host: Host, token: int, key: PartitionKey, error: int, wait_ms: int) -> None:
@@ -190,14 +198,10 @@ class RecordRefusals:
     def _count(self, host: Host, event: FetchReceived, effect: out.ReplyFetch) -> None:
         """L8: a follower whose fetch is refused waits before it asks again, and one whose log
         diverges cuts it."""
-        second = self._world.now // SECOND
         for told in effect.parts:
             if told.error == errors.NONE and told.diverging is None:
                 continue
-            place = event.replica_id, host.id, told.key
-            since, count = self._refused.get(place, (second, 0))
-            count = count + 1 if since == second else 1
-            self._refused[place] = second, count
+            count = self._refused.count((event.replica_id, host.id, told.key), self._world.now)
             if count == MOST_REFUSED:
                 self._failures.add(
                     "L8",

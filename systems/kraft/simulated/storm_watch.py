@@ -23,10 +23,10 @@ from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.network import Rpc
 from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.per_second import SECOND, PerSecond
 
 MOST_IN_VAIN = 200
 """Failed requests of one node to another in a second; a back-off of 20 ms allows 50."""
-_SECOND = 1_000_000
 
 MOST_AGAIN = 5
 """Answers without error to one request in the asker's present position. One should be enough, but
@@ -43,7 +43,7 @@ class StormWatch:
     def __init__(self, world: World, failures: Failures) -> None:
         self._world = world
         self._failures = failures
-        self._counts: dict[tuple[int, int], tuple[int, int]] = {}
+        self._in_vain = PerSecond()
         self._again: dict[int, dict[tuple[int, type, int], int]] = {}
         self._since: dict[int, int] = {}
         self._asked: dict[tuple[int, int, int], int] = {}
@@ -70,12 +70,9 @@ class StormWatch:
                 if asked >= self._since.get(host.id, 0):
                     self._answered(host, event.source, kind, 0)
             elif kind in _SELDOM:
-                self._answered(host, event.source, kind, self._world.now // _SECOND)
+                self._answered(host, event.source, kind, self._world.now // SECOND)
             return
-        link, second = (host.id, event.source), self._world.now // _SECOND
-        since, count = self._counts.get(link, (second, 0))
-        count = count + 1 if since == second else 1
-        self._counts[link] = second, count
+        count = self._in_vain.count((host.id, event.source), self._world.now)
         if count == MOST_IN_VAIN:
             self._failures.add(
                 "L8",

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kraftwreck.checkers.kraft.invariants import broker_life, timely_elections
-from kraftwreck.checkers.kraft.invariants.evidence import GAPS, Evidence
+from kraftwreck.checkers.kraft.invariants.controller import Controller
+from kraftwreck.checkers.kraft.invariants.evidence import GAPS, NOT_WHOLE, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.recorded.capture import Capture
 from tests.checkers.breaks import broken
@@ -206,3 +207,18 @@ def test_gaps_of_traces_are_the_reason_why_nothing_is_judged() -> None:
     for judge in (broker_life.check, timely_elections.check):
         judge(known, report)
     assert {report.of(rule)["why"] for rule in ("C23", "I24", "L12")} == {GAPS}
+
+
+@pytest.mark.parametrize(("lost", "gaps"), [(True, False), (False, True), (True, True)])
+def test_what_is_missing_of_the_log_is_named(
+    quorum: Any, records: Any, make_run: Any, lost: bool, gaps: bool
+) -> None:
+    """A committed batch is on no disk, or a node's trace has a gap."""
+    quorum.one_epoch()
+    quorum.write(records.topic())
+    if gaps:
+        quorum.events[-1].seq += 1
+    known, report = Evidence(make_run(None, quorum)), Report()
+    known.log.missing = int(lost)
+    assert not Controller.of(known).is_whole(report, "C17")
+    assert report.of("C17")["why"] == ", ".join([NOT_WHOLE] * lost + [GAPS] * gaps)

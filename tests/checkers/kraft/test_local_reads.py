@@ -9,9 +9,12 @@ import pytest
 
 from kraftwreck.checkers.kraft.controller_model.reads import describe_partitions
 from kraftwreck.checkers.kraft.controller_model.state import State
+from kraftwreck.checkers.kraft.invariants import check
 from kraftwreck.checkers.kraft.invariants.controller import Controller
-from kraftwreck.checkers.kraft.invariants.evidence import Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import NO_LAG, TRACES_LAG, Evidence
+from kraftwreck.checkers.kraft.invariants.report import BROKEN, NOT_CHECKED
 from kraftwreck.checkers.kraft.recorded.capture import Capture
+from kraftwreck.checkers.recorded.run_data import RunData
 from tests.checkers.breaks import findings
 
 SECOND = 1_000_000_000
@@ -98,21 +101,41 @@ def test_a_cursor_at_a_topic_that_is_not_asked_for_is_refused(state: State, refu
     assert (wrong is None) == refused
 
 
-@pytest.mark.parametrize("caught_up", [True, False])
-def test_a_broker_that_starts_serves_once_it_has_caught_up(
-    cluster: Any, capture: Capture, make_run: Callable[..., Any], caught_up: bool
-) -> None:
-    """n3 is a broker here: n1 and n2 are the controllers."""
+def answered_at_once(
+    cluster: Any, capture: Capture, make_run: Callable[..., Any], caught_up: bool, **test: Any
+) -> RunData:
+    """n3 is a broker here and answers as it has started; n1 and n2 are the controllers."""
     cluster.time += 1
     cluster.start("n3")
     if caught_up:
         cluster.at["n3"]["hw"] = -1
         cluster.commit("n3")
-    cluster.time += 0.1
-    now = int(cluster.time * SECOND)
+    now = cluster.events[-1].mono * 1000
     answer = {"error_code": 0, "topics": [], "next_cursor": None}
     body = asked(("zzz", 0))
-    capture.api(now, -1, 3, "DescribeTopicPartitions", body, answer, now - 1_000_000)
-    run = make_run(None, cluster, capture=capture, controllers=["n1", "n2"])
+    capture.api(now, -1, 3, "DescribeTopicPartitions", body, answer, now)
+    run: RunData = make_run(None, cluster, capture=capture, controllers=["n1", "n2"], **test)
+    return run
+
+
+@pytest.mark.parametrize("caught_up", [True, False])
+def test_a_broker_that_starts_serves_once_it_has_caught_up(
+    cluster: Any, capture: Capture, make_run: Callable[..., Any], caught_up: bool
+) -> None:
+    run = answered_at_once(cluster, capture, make_run, caught_up)
     found = [a.explanation for a in findings(run) if a.type == "C20"]
     assert found == [] if caught_up else "serves only once it has caught up" in found[0]
+
+
+@pytest.mark.parametrize("versions", [None, {}, {"traces": 1}, {"traces": TRACES_LAG}])
+def test_nodes_that_did_not_trace_their_lag_prove_nothing(
+    cluster: Any, capture: Capture, make_run: Callable[..., Any], versions: Any
+) -> None:
+    """Traces of nodes of older versions on hosts do not say which state an answer shows."""
+    capture.own_inputs = True
+    told = check(answered_at_once(cluster, capture, make_run, False, versions=versions))
+    c20 = told.stats["invariants"]["C20"]
+    if versions == {"traces": TRACES_LAG}:
+        assert c20["status"] == BROKEN
+    else:
+        assert (c20["status"], c20["why"]) == (NOT_CHECKED, NO_LAG)
