@@ -11,6 +11,7 @@ from kraftwreck.nodes.consensus.kraft.messages import (
     EndQuorumEpochRequest,
     FetchResponse,
     Request,
+    VoteResponse,
 )
 from kraftwreck.systems.kraft.simulated.knobs import Knobs
 from tests.simulation.watched import Watched
@@ -188,3 +189,64 @@ def test_time_outs_are_those_of_the_node() -> None:
     assert stood_late(run) == []
     becomes(run, 9, "follower", "prospective")
     assert stood_late(run) == ["F4"]
+
+
+VOTERS = {"voters": [[2, NO_DIRECTORY.hex()]], "kraft_version": 0, "offset": -1}
+
+
+def asks(run: Watched, at_s: float) -> None:
+    """n2 asks for pre-votes of epoch 1, by a step that writes nothing."""
+    run.world.run(int(at_s * 1_000_000))
+    run.host(2).stepped_at = run.world.now
+    run.trace(2, "state", "prospective", detail={"from": "follower"})
+
+
+def refused(run: Watched, *voters: int) -> None:
+    answer = VoteResponse(0, 0, -1, 1, False)
+    for voter in voters:
+        for heard in run.world.on_response:
+            heard(run.host(2), ResponseReceived(voter, 1, answer))
+
+
+@pytest.mark.parametrize(("left_s", "right"), [(0.99, False), (1.01, True)])
+@pytest.mark.parametrize("state", ["follower", "unattached"])
+@pytest.mark.parametrize("refusals", [(), (1,), (1, 1)])
+def test_pre_votes_are_not_given_up_early(
+    run: Watched, left_s: float, right: bool, state: str, refusals: tuple[int, ...]
+) -> None:
+    asks(run, 0)
+    refused(run, *refusals)
+    becomes(run, left_s, "prospective", state)
+    assert stood_late(run) == ([] if right else ["F4"])
+
+
+def test_pre_votes_without_a_majority_are_given_up() -> None:
+    run = Watched()
+    asks(run, 0)
+    refused(run, 1, 3)
+    becomes(run, 0.1, "prospective", "follower")
+    assert stood_late(run) == []
+
+
+@pytest.mark.parametrize("kind", ["voters", "grant"])
+def test_other_voters_and_a_vote_change_what_a_majority_is(run: Watched, kind: str) -> None:
+    asks(run, 0)
+    if kind == "voters":
+        run.trace(2, "voters", "prospective", detail=VOTERS)
+    else:
+        run.trace(2, "grant", "prospective", detail={**GRANT, "pre": False})
+    becomes(run, 0.1, "prospective", "unattached")
+    assert stood_late(run) == []
+
+
+def test_a_newer_epoch_ends_pre_votes(run: Watched) -> None:
+    asks(run, 0)
+    becomes(run, 0.1, "prospective", "unattached", 2)
+    assert stood_late(run) == []
+
+
+def test_the_time_of_a_step_that_writes_is_unknown(run: Watched) -> None:
+    run.world.run(1_000_000)
+    run.trace(2, "state", "prospective", detail={"from": "follower"})
+    becomes(run, 1.5, "prospective", "unattached")
+    assert stood_late(run) == []

@@ -7,14 +7,17 @@ that leader says was sent before. Any other voter that knows
 no leader starts one within two election timeouts after its last attempt or vote, as timeouts are
 drawn from [T, 2T). A newer epoch alone does not restart the timeout: a voter that learns of one
 newer epoch after another would never start. The clock is the voter's own, without its pauses.
+
+A node gives up pre-votes (KIP-996) when a majority is out of reach or an election timeout is over,
+and not before: otherwise a single refusal prevents the election that a majority would grant.
 """
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from kraftwreck.checkers.kraft.limits import STEPS_US
+from kraftwreck.checkers.kraft.limits import DRIFT_US, STEPS_US
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import ResponseReceived
@@ -23,6 +26,7 @@ from kraftwreck.nodes.consensus.kraft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     Request,
+    VoteResponse,
 )
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
@@ -38,6 +42,23 @@ _ANEW = frozenset(("start", "voters", "grant"))
 """Events after which a node's timeout begins again: start, a new voter set, a granted vote."""
 
 
+@dataclass(slots=True)
+class _PreVotes:
+    """A request for pre-votes: the position of the node, the number of voters, and when (µs) its
+    time began. ``refused`` are voters that did not grant it."""
+
+    epoch: int
+    leader: int
+    voters: int
+    since: int
+    refused: set[int] = field(default_factory=set)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether no majority of the voters is left."""
+        return 2 * (self.voters - len(self.refused)) <= self.voters
+
+
 class ElectionWatch:
     """Knows since when each node without leadership has waited."""
 
@@ -49,6 +70,8 @@ class ElectionWatch:
         self._ended: set[int] = set()
         """The followers whose leader has ended its epoch."""
         self._limits = {host.id: _limits(world, host) for host in world.hosts}
+        self._pre_votes: dict[int, _PreVotes] = {}
+        """By node: its request in progress, unless its voters have changed since."""
         world.on_trace.append(self._on_trace)
         world.on_request.append(self._on_request)
         world.on_response.append(self._on_response)
@@ -62,6 +85,7 @@ class ElectionWatch:
 
     def _on_trace(self, host: Host, event: TraceEvent) -> None:
         kind, now = event.kind, self._world.now
+        self._follow_pre_votes(host, event)
         if kind == "state":
             before = event.detail.get("from", "")
             self._judge(host, before, event)
@@ -88,6 +112,39 @@ class ElectionWatch:
 
     def _on_response(self, host: Host, event: ResponseReceived) -> None:
         self._heard(host, event.source)
+        asked, answer = self._pre_votes.get(host.id), event.message
+        if asked is not None and isinstance(answer, VoteResponse) and not answer.vote_granted:
+            asked.refused.add(event.source)
+
+    def _follow_pre_votes(self, host: Host, event: TraceEvent) -> None:
+        kind, at_once = event.kind, host.stepped_at == self._world.now
+        if kind == "state":
+            asked = self._pre_votes.pop(host.id, None)
+            if asked is not None:
+                self._judge_haste(host, asked, event)
+            # A step that wrote to the disk has begun earlier.
+            if event.state == "prospective" and at_once:
+                voters = len(self._voters.of(host.name))
+                now = self._world.now
+                self._pre_votes[host.id] = _PreVotes(event.epoch, event.leader, voters, now)
+        elif kind in _ANEW and not event.detail.get("pre"):
+            self._pre_votes.pop(host.id, None)
+
+    def _judge_haste(self, host: Host, asked: _PreVotes, event: TraceEvent) -> None:
+        """F4: a node without news of a leader or an epoch gives up pre-votes in time only."""
+        gives_up = event.state in ("follower", "unattached")
+        if not gives_up or (event.epoch, event.leader) != (asked.epoch, asked.leader):
+            return
+        least = self._limits[host.id]["prospective"] // 2 - DRIFT_US
+        if asked.is_lost or host.clock.elapsed(asked.since, self._world.now) >= least:
+            return
+        self._failures.add(
+            "F4",
+            self._world.now,
+            f"{host.name} gave up its pre-votes of epoch {asked.epoch} although only"
+            f" {sorted(asked.refused)} of {asked.voters} voters had refused",
+            event,
+        )
 
     def _heard(self, host: Host, source: int) -> None:
         last = host.last_trace
@@ -104,7 +161,8 @@ class ElectionWatch:
         "ElectionsInTime",
         "A voter without a leader stands for election within two election timeouts, even if"
         " it learns of newer epochs meanwhile. So does a follower whose leader does not "
-        "answer for a fetch timeout, or has ended its epoch.",
+        "answer for a fetch timeout, or has ended its epoch. Pre-votes are given up only without "
+        "a majority, or after an election timeout.",
         simulated=True,
     )
     def _judge(self, host: Host, state: str, event: TraceEvent) -> None:
