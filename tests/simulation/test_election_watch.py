@@ -3,18 +3,27 @@ one second more is given."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from kraftwreck.nodes.consensus.effects import ResponseReceived
+from kraftwreck.nodes.consensus.effects import Reply, ResponseReceived
 from kraftwreck.nodes.consensus.kraft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchResponse,
     Request,
+    VoteRequest,
     VoteResponse,
 )
+from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.simulation.network import Rpc
 from kraftwreck.systems.kraft.simulated.knobs import Knobs
 from tests.simulation.watched import Watched
+
+pytestmark = pytest.mark.interpreted
 
 NO_DIRECTORY = bytes(16)
 
@@ -250,3 +259,52 @@ def test_the_time_of_a_step_that_writes_is_unknown(run: Watched) -> None:
     run.trace(2, "state", "prospective", detail={"from": "follower"})
     becomes(run, 1.5, "prospective", "unattached")
     assert stood_late(run) == []
+
+
+@pytest.mark.parametrize(("at_s", "right"), [(4.9, True), (5.1, False)])
+def test_a_follower_that_its_leader_left_grants_pre_votes(
+    run: Watched, at_s: float, right: bool
+) -> None:
+    becomes(run, 0, "unattached", "follower")
+    answered(run, 2, 1)
+    pre_vote(run, at_s)
+    assert stood_late(run) == ([] if right else ["F4"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"granted": True},
+        {"error": errors.INVALID_VOTER_KEY},
+        {"pre": False},
+        {"epoch": 2},
+        {"offset": 6},
+    ],
+    ids=str,
+)
+def test_other_votes_may_be_refused(run: Watched, change: dict[str, Any]) -> None:
+    becomes(run, 0, "unattached", "follower")
+    pre_vote(run, 60, **change)
+    assert stood_late(run) == []
+
+
+def pre_vote(
+    run: Watched,
+    at_s: float,
+    granted: bool = False,
+    error: int = 0,
+    pre: bool = True,
+    epoch: int = 1,
+    offset: int = 7,
+) -> None:
+    """Let n2, whose log ends at 7, answer n3's request for a pre-vote."""
+    run.world.run(int(at_s * 1_000_000))
+    node = Node.__new__(Node)
+    replica: Any = SimpleNamespace(log=SimpleNamespace(last_epoch=1, end_offset=7))
+    node.replica = replica
+    run.host(2).node = node
+    asked = VoteRequest(None, 2, epoch, 3, NO_DIRECTORY, NO_DIRECTORY, 1, offset, pre)
+    rpc = Rpc(3, 1, 2, 1, 2, 1, asked, 0)
+    answer = Reply(1, VoteResponse(0, error, -1, 1, granted))
+    for told in run.world.wires.on_reply:
+        told(run.host(2), rpc, answer)

@@ -8,8 +8,10 @@ no leader starts one within two election timeouts after its last attempt or vote
 drawn from [T, 2T). A newer epoch alone does not restart the timeout: a voter that learns of one
 newer epoch after another would never start. The clock is the voter's own, without its pauses.
 
-A node gives up pre-votes (KIP-996) when a majority is out of reach or an election timeout is over,
-and not before: otherwise a single refusal prevents the election that a majority would grant.
+A follower without answers of its leader also grants pre-votes to candidates whose logs are new
+enough: an observer may be a voter by a record that it has not fetched yet (KIP-853). A node
+gives up its own pre-votes when a majority is out of reach or an election timeout is over, and not
+before: otherwise a single refusal prevents the election that a majority would grant (KIP-996).
 """
 
 from __future__ import annotations
@@ -26,10 +28,13 @@ from kraftwreck.nodes.consensus.kraft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     Request,
+    VoteRequest,
     VoteResponse,
 )
+from kraftwreck.nodes.node import Node
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.network import Rpc
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.voter_watch import VoterWatch
 
@@ -75,6 +80,7 @@ class ElectionWatch:
         world.on_trace.append(self._on_trace)
         world.on_request.append(self._on_request)
         world.on_response.append(self._on_response)
+        world.wires.on_reply.append(self._on_reply)
 
     def finish(self) -> None:
         """Judge the nodes that still wait after the run."""
@@ -146,6 +152,29 @@ class ElectionWatch:
             event,
         )
 
+    def _on_reply(self, host: Host, rpc: Rpc, effect: Any) -> None:
+        """F4: a follower that its leader has left grants pre-votes."""
+        asked, last, node = rpc.message, host.last_trace, host.node
+        if not isinstance(asked, VoteRequest) or not asked.pre_vote or last is None:
+            return
+        answer: VoteResponse = effect.message
+        refuses = not (answer.vote_granted or answer.error or answer.partition_error)
+        if not refuses or last.state != "follower" or asked.epoch != last.epoch:
+            return
+        since, now = self._since.get(host.id, self._world.now), self._world.now
+        if host.waited(since, now, STEPS_US) <= self._limits[host.id]["follower"]:
+            return
+        log = node.replica.log if isinstance(node, Node) else None
+        if log and (asked.last_epoch, asked.last_offset) >= (log.last_epoch, log.end_offset):
+            self._failures.add(
+                "F4",
+                now,
+                f"{host.name} has not heard from its leader {last.leader} for"
+                f" {(now - since) / 1e6:.1f} s, and refuses {asked.candidate_id} a pre-vote of"
+                f" epoch {last.epoch}",
+                last,
+            )
+
     def _heard(self, host: Host, source: int) -> None:
         last = host.last_trace
         if last is None or host.id in self._ended:
@@ -161,8 +190,8 @@ class ElectionWatch:
         "ElectionsInTime",
         "A voter without a leader stands for election within two election timeouts, even if"
         " it learns of newer epochs meanwhile. So does a follower whose leader does not "
-        "answer for a fetch timeout, or has ended its epoch. Pre-votes are given up only without "
-        "a majority, or after an election timeout.",
+        "answer for a fetch timeout, or has ended its epoch; it grants pre-votes then. Pre-votes "
+        "are given up only without a majority, or after an election timeout.",
         simulated=True,
     )
     def _judge(self, host: Host, state: str, event: TraceEvent) -> None:

@@ -38,6 +38,7 @@ from kraftwreck.systems.kraft.simulated.answer_watch import AnswerWatch
 from kraftwreck.systems.kraft.simulated.assignment_watch import AssignmentWatch
 from kraftwreck.systems.kraft.simulated.binding import disk_of
 from kraftwreck.systems.kraft.simulated.deletion_watch import DeletionWatch
+from kraftwreck.systems.kraft.simulated.divergence_watch import DivergenceWatch
 from kraftwreck.systems.kraft.simulated.durable_logs import DurableLogs
 from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
 from kraftwreck.systems.kraft.simulated.leader_counts import LeaderCounts
@@ -85,6 +86,7 @@ class Invariants:
         self.requests = RequestWatch(world, self.failures, self.voters)
         self.announcements = AnnouncementWatch(world, self.failures, self.voters)
         self.counts = LeaderCounts(world, self.failures, self.voters)
+        DivergenceWatch(world, self.failures)
         self.answers = AnswerWatch(world, self.failures)
         self.service = ServiceWatch(world, self.failures)
         self.records = RecordWatch(world, self.failures)
