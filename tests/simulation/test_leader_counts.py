@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.nemesis.inject import Injector
 from kraftwreck.nodes.consensus.effects import RequestReceived
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.consensus.kraft.leader import Leader
 from kraftwreck.nodes.consensus.kraft.messages import FetchRequest, UpdateRaftVoterRequest
 from kraftwreck.nodes.consensus.kraft.voters import LISTENER, Voter, VoterSet
 from kraftwreck.nodes.node import Node
+from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign
+from kraftwreck.systems.kraft.simulated.run import simulate
+from kraftwreck.systems.kraft.workloads.metadata import WORKLOAD
 from tests.simulation.watched import Watched
 
 pytestmark = pytest.mark.interpreted
@@ -104,3 +108,28 @@ def test_a_leader_that_resigns_is_not_judged() -> None:
     for told in led.run.world.on_step:
         told(led.run.host(1), RequestReceived(1, message))
     assert led.found == []
+
+
+def replaced() -> set[str]:
+    """Return the rules that break in a run in which machines are replaced."""
+    drawn = KraftCampaign(
+        system="kraft", workload="metadata", faults=("membership",), time_limit_s=30.0
+    )
+    options, knobs = drawn.options(10), drawn.knobs(10)
+    run = simulate(options, WORKLOAD, drawn.schedule(10), Injector, knobs=knobs)
+    return {failure.type for failure in run.failures}
+
+
+def test_a_replaced_machine_does_not_count_as_the_voter_that_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert replaced() == set()
+    heard_from = Leader.heard_from
+
+    def planted(self: Leader, replica_id: int, directory: bytes, now: int) -> None:
+        """Count voters by their ids."""
+        known = self.voter_set.get(replica_id)
+        heard_from(self, replica_id, directory if known is None else known.directory, now)
+
+    monkeypatch.setattr(Leader, "heard_from", planted)
+    assert replaced() == {"I27"}
