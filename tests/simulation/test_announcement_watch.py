@@ -81,16 +81,25 @@ def test_the_end_of_the_lead_and_of_the_run_are_judged(run: Watched) -> None:
 
 def test_the_wait_for_a_new_voter_begins_when_it_is_one(run: Watched) -> None:
     fetch(run, 3)
-    run.trace(1, "voters", "leader", detail=added(run))
+    run.trace(1, "voters", "leader", detail=voters(1, 2, 3))
     run.host(1).node = object()  # type: ignore[assignment]
     run.world.run(7_000_000)
     run.watch.announcements.finish()
     assert silent(run) == []
 
 
-def added(run: Watched) -> dict[str, object]:
-    voters = [[each, (bytes([each]) * 16).hex()] for each in (1, 2, 3)]
-    return {"voters": voters, "kraft_version": 1, "offset": 4}
+def voters(*ids: int) -> dict[str, object]:
+    told = [[each, (bytes([each]) * 16).hex()] for each in ids]
+    return {"voters": told, "kraft_version": 1, "offset": 4}
+
+
+def test_a_removed_voter_is_left_alone(run: Watched) -> None:
+    """So is one that is added again, until then (seed 7013)."""
+    run.trace(1, "voters", "leader", detail=voters(1))
+    run.world.run(4_000_000)
+    run.trace(1, "voters", "leader", detail=voters(1, 2))
+    send(run, 8)
+    assert silent(run) == []
 
 
 def test_a_process_that_died_is_not_judged(run: Watched) -> None:

@@ -7,10 +7,12 @@ new, may have no other way to learn of it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from kraftwreck.checkers.kraft.limits import STEPS_US
+from kraftwreck.checkers.kraft.quorum_model.quorum import voters_in
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import Send
@@ -56,17 +58,16 @@ class AnnouncementWatch:
             self._reigns.pop(host.id, None)
             if event.state == "leader":
                 self._reigns[host.id] = _Reign(event.epoch, {})
-                self._count(host)
+                self._count(host, self._voters.of(host.name))
         elif event.kind == "voters":
-            self._count(host)
+            self._count(host, voters_in(event))
 
-    def _count(self, host: Host) -> None:
+    def _count(self, host: Host, voters: Iterable[int]) -> None:
         """Follow a change of the voters; the time of a new one begins now."""
-        reign = self._reigns.get(host.id)
+        reign, now = self._reigns.get(host.id), self._world.now
         if reign is not None:
-            voters = set(self._voters.of(host.name)) - {host.id}
-            now = self._world.now
-            reign.heard = {voter: reign.heard.get(voter, now) for voter in sorted(voters)}
+            others = sorted(set(voters) - {host.id})
+            reign.heard = {voter: reign.heard.get(voter, now) for voter in others}
 
     def _on_request(self, host: Host, message: Any) -> None:
         reign = self._reigns.get(host.id)
