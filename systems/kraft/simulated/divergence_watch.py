@@ -1,8 +1,8 @@
 """Watches followers that cut their logs as their leader says (I28, KIP-101, KIP-279).
 
-A leader names the end of an epoch in its own log. What the follower has beyond that, or of newer
-epochs, the leader does not have. A follower that keeps a part of it asks again from there, and may
-get the same answer forever.
+A leader names the end of an epoch in its own log. It has no record of the follower beyond that end
+or of a newer epoch. A follower that keeps one of these asks again from there, and may get the same
+answer forever.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ newer epoch after another would never start. The clock is the voter's own, witho
 
 A follower without answers of its leader also grants pre-votes to candidates whose logs are new
 enough: an observer may be a voter by a record that it has not fetched yet (KIP-853). A node
-gives up its own pre-votes when a majority is out of reach or an election timeout is over, and not
-before: otherwise a single refusal prevents the election that a majority would grant (KIP-996).
+gives up its own pre-votes once a majority is out of reach or an election timeout is over
+(KIP-996). If it did so earlier, a single refusal could prevent an election.
 """
 
 from __future__ import annotations

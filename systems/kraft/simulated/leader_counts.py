@@ -30,8 +30,8 @@ Counted = FetchRequest | FetchSnapshotRequest | UpdateRaftVoterRequest
 
 @dataclass(slots=True, frozen=True)
 class Tally:
-    """What a leader keeps of one voter: how far it has fetched, and whether it was heard in this
-    round of the check of the quorum; and when this round ends."""
+    """A leader's memory of one voter. ``end`` is the offset of its last fetch. ``heard`` is True if
+    the voter counts in this round of the check of the quorum, which lasts until ``round_ends``."""
 
     end: int
     heard: bool
