@@ -54,6 +54,11 @@ def test_nothing_beyond_the_leaders_end_is_left(to: int, right: bool) -> None:
     assert cut(log_of(1, 1, 1, 1), 1, 2, to) == ([] if right else ["I28"])
 
 
+def test_the_end_of_an_older_epoch_is_for_the_next_answer() -> None:
+    """The leader has epoch 3 up to offset 1, the follower epoch 1 up to 2 (seed 7107)."""
+    assert cut(log_of(1, 1, 4, 4), 3, 1, 2) == []
+
+
 def test_what_is_committed_stays() -> None:
     assert cut(log_of(1, 1, 1, 1), 1, 1, 3, hw=3) == []
 

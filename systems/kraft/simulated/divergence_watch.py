@@ -1,8 +1,9 @@
 """Watches followers that cut their logs as their leader says (I28, KIP-101, KIP-279).
 
-A leader names the end of an epoch in its own log. It has no record of the follower beyond that end
-or of a newer epoch. A follower that keeps one of these asks again from there, and may get the same
-answer forever.
+A leader names the end of an epoch in its own log. It has no record of this epoch beyond that end,
+and none of the follower's newer epochs. A follower that keeps one of these asks again from there,
+and may get the same answer forever. If older records are left, the next answer is about their
+epoch.
 """
 
 from __future__ import annotations
@@ -45,8 +46,10 @@ class DivergenceWatch:
         """Judge the log of the follower ``name``, which has been cut because of ``answer``."""
         log = replica.log
         most = max(answer.diverging_end, replica.high_watermark, log.start_offset)
-        newer = log.end_offset > log.start_offset and log.last_epoch > answer.diverging_epoch
-        if log.end_offset > most or newer:
+        left = log.end_offset > log.start_offset
+        newer = left and log.last_epoch > answer.diverging_epoch
+        longer = log.last_epoch == answer.diverging_epoch and log.end_offset > most
+        if longer or newer:
             self._failures.add(
                 "I28",
                 self._world.now,
