@@ -3,17 +3,27 @@ one second more is given."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from kraftwreck.nodes.consensus.effects import ResponseReceived
+from kraftwreck.nodes.consensus.effects import Reply, ResponseReceived
 from kraftwreck.nodes.consensus.kraft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchResponse,
     Request,
+    VoteRequest,
+    VoteResponse,
 )
+from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.simulation.network import Rpc
 from kraftwreck.systems.kraft.simulated.knobs import Knobs
 from tests.simulation.watched import Watched
+
+pytestmark = pytest.mark.interpreted
 
 NO_DIRECTORY = bytes(16)
 
@@ -188,3 +198,113 @@ def test_time_outs_are_those_of_the_node() -> None:
     assert stood_late(run) == []
     becomes(run, 9, "follower", "prospective")
     assert stood_late(run) == ["F4"]
+
+
+VOTERS = {"voters": [[2, NO_DIRECTORY.hex()]], "kraft_version": 0, "offset": -1}
+
+
+def asks(run: Watched, at_s: float) -> None:
+    """n2 asks for pre-votes of epoch 1, by a step that writes nothing."""
+    run.world.run(int(at_s * 1_000_000))
+    run.host(2).stepped_at = run.world.now
+    run.trace(2, "state", "prospective", detail={"from": "follower"})
+
+
+def refused(run: Watched, *voters: int) -> None:
+    answer = VoteResponse(0, 0, -1, 1, False)
+    for voter in voters:
+        for heard in run.world.on_response:
+            heard(run.host(2), ResponseReceived(voter, 1, answer))
+
+
+@pytest.mark.parametrize(("left_s", "right"), [(0.99, False), (1.01, True)])
+@pytest.mark.parametrize("state", ["follower", "unattached"])
+@pytest.mark.parametrize("refusals", [(), (1,), (1, 1)])
+def test_pre_votes_are_not_given_up_early(
+    run: Watched, left_s: float, right: bool, state: str, refusals: tuple[int, ...]
+) -> None:
+    asks(run, 0)
+    refused(run, *refusals)
+    becomes(run, left_s, "prospective", state)
+    assert stood_late(run) == ([] if right else ["F4"])
+
+
+def test_pre_votes_without_a_majority_are_given_up() -> None:
+    run = Watched()
+    asks(run, 0)
+    refused(run, 1, 3)
+    becomes(run, 0.1, "prospective", "follower")
+    assert stood_late(run) == []
+
+
+@pytest.mark.parametrize("kind", ["voters", "grant"])
+def test_other_voters_and_a_vote_change_what_a_majority_is(run: Watched, kind: str) -> None:
+    asks(run, 0)
+    if kind == "voters":
+        run.trace(2, "voters", "prospective", detail=VOTERS)
+    else:
+        run.trace(2, "grant", "prospective", detail={**GRANT, "pre": False})
+    becomes(run, 0.1, "prospective", "unattached")
+    assert stood_late(run) == []
+
+
+def test_a_newer_epoch_ends_pre_votes(run: Watched) -> None:
+    asks(run, 0)
+    becomes(run, 0.1, "prospective", "unattached", 2)
+    assert stood_late(run) == []
+
+
+def test_the_time_of_a_step_that_writes_is_unknown(run: Watched) -> None:
+    run.world.run(1_000_000)
+    run.trace(2, "state", "prospective", detail={"from": "follower"})
+    becomes(run, 1.5, "prospective", "unattached")
+    assert stood_late(run) == []
+
+
+@pytest.mark.parametrize(("at_s", "right"), [(4.9, True), (5.1, False)])
+def test_a_follower_that_its_leader_left_grants_pre_votes(
+    run: Watched, at_s: float, right: bool
+) -> None:
+    becomes(run, 0, "unattached", "follower")
+    answered(run, 2, 1)
+    pre_vote(run, at_s)
+    assert stood_late(run) == ([] if right else ["F4"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"granted": True},
+        {"error": errors.INVALID_VOTER_KEY},
+        {"pre": False},
+        {"epoch": 2},
+        {"offset": 6},
+    ],
+    ids=str,
+)
+def test_other_votes_may_be_refused(run: Watched, change: dict[str, Any]) -> None:
+    becomes(run, 0, "unattached", "follower")
+    pre_vote(run, 60, **change)
+    assert stood_late(run) == []
+
+
+def pre_vote(
+    run: Watched,
+    at_s: float,
+    granted: bool = False,
+    error: int = 0,
+    pre: bool = True,
+    epoch: int = 1,
+    offset: int = 7,
+) -> None:
+    """Let n2, whose log ends at 7, answer n3's request for a pre-vote."""
+    run.world.run(int(at_s * 1_000_000))
+    node = Node.__new__(Node)
+    replica: Any = SimpleNamespace(log=SimpleNamespace(last_epoch=1, end_offset=7))
+    node.replica = replica
+    run.host(2).node = node
+    asked = VoteRequest(None, 2, epoch, 3, NO_DIRECTORY, NO_DIRECTORY, 1, offset, pre)
+    rpc = Rpc(3, 1, 2, 1, 2, 1, asked, 0)
+    answer = Reply(1, VoteResponse(0, error, -1, 1, granted))
+    for told in run.world.wires.on_reply:
+        told(run.host(2), rpc, answer)

@@ -7,14 +7,19 @@ that leader says was sent before. Any other voter that knows
 no leader starts one within two election timeouts after its last attempt or vote, as timeouts are
 drawn from [T, 2T). A newer epoch alone does not restart the timeout: a voter that learns of one
 newer epoch after another would never start. The clock is the voter's own, without its pauses.
+
+A follower without answers of its leader also grants pre-votes to candidates whose logs are new
+enough: an observer may be a voter by a record that it has not fetched yet (KIP-853). A node
+gives up its own pre-votes once a majority is out of reach or an election timeout is over
+(KIP-996). If it did so earlier, a single refusal could prevent an election.
 """
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from kraftwreck.checkers.kraft.limits import STEPS_US
+from kraftwreck.checkers.kraft.limits import DRIFT_US, STEPS_US
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import ResponseReceived
@@ -23,9 +28,13 @@ from kraftwreck.nodes.consensus.kraft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     Request,
+    VoteRequest,
+    VoteResponse,
 )
+from kraftwreck.nodes.node import Node
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.network import Rpc
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.voter_watch import VoterWatch
 
@@ -36,6 +45,23 @@ _KEEPS = frozenset(("unattached", "candidate", "resigned"))
 
 _ANEW = frozenset(("start", "voters", "grant"))
 """Events after which a node's timeout begins again: start, a new voter set, a granted vote."""
+
+
+@dataclass(slots=True)
+class _PreVotes:
+    """A request for pre-votes: the position of the node, the number of voters, and when (µs) its
+    time began. ``refused`` are voters that did not grant it."""
+
+    epoch: int
+    leader: int
+    voters: int
+    since: int
+    refused: set[int] = field(default_factory=set)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether no majority of the voters is left."""
+        return 2 * (self.voters - len(self.refused)) <= self.voters
 
 
 class ElectionWatch:
@@ -49,9 +75,12 @@ class ElectionWatch:
         self._ended: set[int] = set()
         """The followers whose leader has ended its epoch."""
         self._limits = {host.id: _limits(world, host) for host in world.hosts}
+        self._pre_votes: dict[int, _PreVotes] = {}
+        """By node: its request in progress, unless its voters have changed since."""
         world.on_trace.append(self._on_trace)
         world.on_request.append(self._on_request)
         world.on_response.append(self._on_response)
+        world.wires.on_reply.append(self._on_reply)
 
     def finish(self) -> None:
         """Judge the nodes that still wait after the run."""
@@ -62,6 +91,7 @@ class ElectionWatch:
 
     def _on_trace(self, host: Host, event: TraceEvent) -> None:
         kind, now = event.kind, self._world.now
+        self._follow_pre_votes(host, event)
         if kind == "state":
             before = event.detail.get("from", "")
             self._judge(host, before, event)
@@ -88,6 +118,62 @@ class ElectionWatch:
 
     def _on_response(self, host: Host, event: ResponseReceived) -> None:
         self._heard(host, event.source)
+        asked, answer = self._pre_votes.get(host.id), event.message
+        if asked is not None and isinstance(answer, VoteResponse) and not answer.vote_granted:
+            asked.refused.add(event.source)
+
+    def _follow_pre_votes(self, host: Host, event: TraceEvent) -> None:
+        kind, at_once = event.kind, host.stepped_at == self._world.now
+        if kind == "state":
+            asked = self._pre_votes.pop(host.id, None)
+            if asked is not None:
+                self._judge_haste(host, asked, event)
+            # A step that wrote to the disk has begun earlier.
+            if event.state == "prospective" and at_once:
+                voters = len(self._voters.of(host.name))
+                now = self._world.now
+                self._pre_votes[host.id] = _PreVotes(event.epoch, event.leader, voters, now)
+        elif kind in _ANEW and not event.detail.get("pre"):
+            self._pre_votes.pop(host.id, None)
+
+    def _judge_haste(self, host: Host, asked: _PreVotes, event: TraceEvent) -> None:
+        """F4: a node without news of a leader or an epoch gives up pre-votes in time only."""
+        gives_up = event.state in ("follower", "unattached")
+        if not gives_up or (event.epoch, event.leader) != (asked.epoch, asked.leader):
+            return
+        least = self._limits[host.id]["prospective"] // 2 - DRIFT_US
+        if asked.is_lost or host.clock.elapsed(asked.since, self._world.now) >= least:
+            return
+        self._failures.add(
+            "F4",
+            self._world.now,
+            f"{host.name} gave up its pre-votes of epoch {asked.epoch} although only"
+            f" {sorted(asked.refused)} of {asked.voters} voters had refused",
+            event,
+        )
+
+    def _on_reply(self, host: Host, rpc: Rpc, effect: Any) -> None:
+        """F4: a follower that its leader has left grants pre-votes."""
+        asked, last, node = rpc.message, host.last_trace, host.node
+        if not isinstance(asked, VoteRequest) or not asked.pre_vote or last is None:
+            return
+        answer: VoteResponse = effect.message
+        refuses = not (answer.vote_granted or answer.error or answer.partition_error)
+        if not refuses or last.state != "follower" or asked.epoch != last.epoch:
+            return
+        since, now = self._since.get(host.id, self._world.now), self._world.now
+        if host.waited(since, now, STEPS_US) <= self._limits[host.id]["follower"]:
+            return
+        log = node.replica.log if isinstance(node, Node) else None
+        if log and (asked.last_epoch, asked.last_offset) >= (log.last_epoch, log.end_offset):
+            self._failures.add(
+                "F4",
+                now,
+                f"{host.name} has not heard from its leader {last.leader} for"
+                f" {(now - since) / 1e6:.1f} s, and refuses {asked.candidate_id} a pre-vote of"
+                f" epoch {last.epoch}",
+                last,
+            )
 
     def _heard(self, host: Host, source: int) -> None:
         last = host.last_trace
@@ -104,7 +190,8 @@ class ElectionWatch:
         "ElectionsInTime",
         "A voter without a leader stands for election within two election timeouts, even if"
         " it learns of newer epochs meanwhile. So does a follower whose leader does not "
-        "answer for a fetch timeout, or has ended its epoch.",
+        "answer for a fetch timeout, or has ended its epoch; it grants pre-votes then. Pre-votes "
+        "are given up only without a majority, or after an election timeout.",
         simulated=True,
     )
     def _judge(self, host: Host, state: str, event: TraceEvent) -> None:

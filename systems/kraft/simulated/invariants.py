@@ -33,12 +33,15 @@ from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.network import Rpc
 from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.announcement_watch import AnnouncementWatch
 from kraftwreck.systems.kraft.simulated.answer_watch import AnswerWatch
 from kraftwreck.systems.kraft.simulated.assignment_watch import AssignmentWatch
 from kraftwreck.systems.kraft.simulated.binding import disk_of
 from kraftwreck.systems.kraft.simulated.deletion_watch import DeletionWatch
+from kraftwreck.systems.kraft.simulated.divergence_watch import DivergenceWatch
 from kraftwreck.systems.kraft.simulated.durable_logs import DurableLogs
 from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
+from kraftwreck.systems.kraft.simulated.leader_counts import LeaderCounts
 from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
 from kraftwreck.systems.kraft.simulated.proposal_watch import ProposalWatch
@@ -82,6 +85,9 @@ class Invariants:
         self.storms = StormWatch(world, self.failures)
         self.elections = ElectionWatch(world, self.failures, self.voters)
         self.requests = RequestWatch(world, self.failures, self.voters)
+        self.announcements = AnnouncementWatch(world, self.failures, self.voters)
+        self.counts = LeaderCounts(world, self.failures, self.voters)
+        DivergenceWatch(world, self.failures)
         self.answers = AnswerWatch(world, self.failures)
         self.service = ServiceWatch(world, self.failures)
         self.records = RecordWatch(world, self.failures)
@@ -133,6 +139,7 @@ class Invariants:
     def finish(self) -> None:
         """Judge the rules that must wait until the run is over and the cluster has recovered."""
         self.quorum.finish()
+        self.announcements.finish()
         self.answers.finish()
         self.elections.finish()
         self.requests.finish()

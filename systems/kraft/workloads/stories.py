@@ -59,6 +59,8 @@ class _Stage:
         self.timeout_ms = timeout_ms
         self.topic_id = bytes(16)
         self.epoch = 0
+        self.factor = 0
+        """The number of replicas, or the one that a reassignment in progress leads to."""
         self.cast: list[Phantom] = []
 
     def send(self, api: str, version: int, body: Body, items: str | None) -> Steps:
@@ -79,6 +81,7 @@ class _Stage:
 
     def create(self, replicas: list[Phantom]) -> Steps:
         """Create the topic on ``replicas``, the first of which leads."""
+        self.factor = len(replicas)
         topic = {
             "name": self.name,
             "num_partitions": -1,
@@ -98,18 +101,23 @@ class _Stage:
         return ended
 
     def move(self, target: list[Phantom] | None) -> Steps:
-        """Reassign the partition, or cancel a reassignment."""
+        """Reassign the partition, or cancel a reassignment.
+
+        A client that keeps the number of replicas may forbid to change it.
+        """
         wanted = None if target is None else [p.id for p in target]
+        resizes = target is None or len(target) != self.factor
         part = {"partition_index": 0, "replicas": wanted}
         body = {
             "timeout_ms": self.timeout_ms,
-            "allow_replication_factor_change": True,
+            "allow_replication_factor_change": resizes or self.choose(2, "resize") > 0,
             "topics": [{"name": self.name, "partitions": [part]}],
         }
         api = "AlterPartitionReassignments"
         ended = yield from self.send(api, REASSIGN_VERSION, body, "responses")
         if ended is None:
             self.epoch += 1
+            self.factor = self.factor if target is None else len(target)
         return ended
 
     def propose(self, isr: list[Phantom]) -> Steps:
@@ -171,13 +179,14 @@ def _partial(stage: _Stage) -> Steps:
         ended = yield from stage.propose([a, (b, b, c)[caught_up - 1]])
     if ended is not None:
         return ended
-    match stage.choose(5, "end"):
+    match stage.choose(6, "end"):
         case 0 | 1:
             return (yield from stage.move(None))
         case 2:
             return (yield from stage.propose([a, b, c]))
-        case 3:
-            return (yield from stage.move([[a], [b], [a, b]][stage.choose(3, "other")]))
+        case 3 | 4:
+            others = ([a], [b], [a, b], [a, c])
+            return (yield from stage.move(others[stage.choose(len(others), "other")]))
     return None
 
 

@@ -167,3 +167,24 @@ def test_stories_use_their_own_topics() -> None:
     assert {value["kind"] for value in values} == set(STORIES)
     assert all(value["name"].startswith(f"{PREFIX}-story") for value in values)
     assert all(value["creates"] for value in values)
+
+
+def test_a_story_forbids_to_resize_only_where_it_keeps_the_number_of_replicas(
+    drive: Any, script: Any, alive: ClientState
+) -> None:
+    """The number is that of the reassignment in progress, in which more replicas take part."""
+    forbidden = 0
+    for number in range(40):
+        cluster, factor = Cluster(script), 0
+        probe = {"kind": "story-partial", "name": f"{PREFIX}-story{number}-1", "creates": True}
+        drive(WORKLOAD, "ask", cluster, value=probe)
+        for call in cluster.calls:
+            if call.api == "CreateTopics":
+                factor = len(call.body["topics"][0]["assignments"][0]["broker_ids"])
+            elif call.api == "AlterPartitionReassignments":
+                wanted = call.body["topics"][0]["partitions"][0]["replicas"]
+                if not call.body["allow_replication_factor_change"]:
+                    forbidden += 1
+                    assert len(wanted) == factor
+                factor = factor if wanted is None else len(wanted)
+    assert forbidden

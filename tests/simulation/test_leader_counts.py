@@ -1,0 +1,135 @@
+"""I27: a leader counts requests of its epoch, from voters with the disks of the voters."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kraftwreck.nemesis.inject import Injector
+from kraftwreck.nodes.consensus.effects import RequestReceived
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft.leader import Leader
+from kraftwreck.nodes.consensus.kraft.messages import FetchRequest, UpdateRaftVoterRequest
+from kraftwreck.nodes.consensus.kraft.voters import LISTENER, Voter, VoterSet
+from kraftwreck.nodes.node import Node
+from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign
+from kraftwreck.systems.kraft.simulated.run import simulate
+from kraftwreck.systems.kraft.workloads.metadata import WORKLOAD
+from tests.simulation.watched import Watched
+
+pytestmark = pytest.mark.interpreted
+
+EPOCH = 5
+OTHER = b"x" * 16
+
+
+def disk(node: int) -> bytes:
+    return bytes([node]) * 16
+
+
+class Led:
+    """n1 leads epoch 5; the voters are n1 to n3 with their disks."""
+
+    def __init__(self) -> None:
+        self.run = Watched()
+        self.run.voters(1, "123")
+        voters = {i: Voter(i, disk(i), ((LISTENER, Endpoint("h", i)),)) for i in (1, 2, 3)}
+        self.leader = Leader(1, VoterSet(voters), (1, 2), 3, 0, 1000)
+        node = Node.__new__(Node)
+        replica: Any = SimpleNamespace(state=self.leader, epoch=EPOCH)
+        node.replica = replica
+        self.run.host(1).node = node
+
+    def fetch(self, node: int, directory: bytes, *, counts: int = 0, epoch: int = EPOCH) -> None:
+        """Let n1 handle a fetch, and count it as one of the voter ``counts``."""
+        message = FetchRequest(None, node, directory, 0, 1, epoch, 7, EPOCH, -1)
+        self.handle(message, counts)
+
+    def handle(self, message: Any, counts: int) -> None:
+        for told in self.run.world.on_request:
+            told(self.run.host(1), message)
+        if counts:
+            self.leader.record_fetch(counts, disk(counts), 7, 9, 1, 1)
+        for told in self.run.world.on_step:
+            told(self.run.host(1), RequestReceived(1, message))
+
+    @property
+    def found(self) -> list[str]:
+        return self.run.found
+
+
+def test_fetches_of_voters_count() -> None:
+    led = Led()
+    led.fetch(2, disk(2), counts=2)
+    led.fetch(3, disk(3), counts=3)
+    assert led.found == []
+
+
+def test_other_fetches_do_not_count() -> None:
+    led = Led()
+    led.fetch(2, OTHER)
+    led.fetch(7, disk(7))
+    led.fetch(2, disk(2), epoch=EPOCH - 1)
+    assert led.found == []
+
+
+def test_the_disk_of_a_voter_must_be_right() -> None:
+    led = Led()
+    led.fetch(2, OTHER, counts=2)
+    assert led.found == ["I27"]
+
+
+@pytest.mark.parametrize("epoch", [EPOCH - 1, EPOCH + 1])
+def test_a_fetch_of_another_epoch_counts_for_nothing(epoch: int) -> None:
+    led = Led()
+    led.fetch(2, disk(2), counts=2, epoch=epoch)
+    assert led.found == ["I27"]
+
+
+def test_a_voter_that_reports_itself_is_heard() -> None:
+    led = Led()
+    update = UpdateRaftVoterRequest(None, EPOCH, 2, disk(2), (), 0, 1)
+    led.handle(update, counts=2)
+    assert led.found == []
+    led = Led()
+    led.handle(UpdateRaftVoterRequest(None, EPOCH, 2, OTHER, (), 0, 1), counts=2)
+    assert led.found == ["I27"]
+
+
+def test_a_leader_that_resigns_is_not_judged() -> None:
+    led = Led()
+    message = FetchRequest(None, 2, OTHER, 0, 1, EPOCH, 7, EPOCH, -1)
+    for told in led.run.world.on_request:
+        told(led.run.host(1), message)
+    led.leader.heard_from(2, disk(2), 1)
+    led.run.host(1).node.replica.state = None  # type: ignore[union-attr]
+    for told in led.run.world.on_step:
+        told(led.run.host(1), RequestReceived(1, message))
+    assert led.found == []
+
+
+def replaced() -> set[str]:
+    """Return the rules that break in a run in which machines are replaced."""
+    drawn = KraftCampaign(
+        system="kraft", workload="metadata", faults=("membership",), time_limit_s=30.0
+    )
+    options, knobs = drawn.options(10), drawn.knobs(10)
+    run = simulate(options, WORKLOAD, drawn.schedule(10), Injector, knobs=knobs)
+    return {failure.type for failure in run.failures}
+
+
+def test_a_replaced_machine_does_not_count_as_the_voter_that_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert replaced() == set()
+    heard_from = Leader.heard_from
+
+    def planted(self: Leader, replica_id: int, directory: bytes, now: int) -> None:
+        """Count voters by their ids."""
+        known = self.voter_set.get(replica_id)
+        heard_from(self, replica_id, directory if known is None else known.directory, now)
+
+    monkeypatch.setattr(Leader, "heard_from", planted)
+    assert replaced() == {"I27"}
