@@ -46,7 +46,7 @@ from kraftwreck.systems.kraft.simulated import cluster, deletion_watch, record_r
 from kraftwreck.systems.kraft.simulated.binding import kraft_world
 from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
-from kraftwreck.systems.kraft.simulated.record_logs import RecordLog, replicas_on
+from kraftwreck.systems.kraft.simulated.record_logs import replicas_on
 from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch, _Seen
 from kraftwreck.systems.kraft.simulated.replica_states import ReplicaStates
 from kraftwreck.systems.kraft.simulated.run import simulate
