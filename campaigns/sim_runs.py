@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import threading
 import time
@@ -18,6 +19,7 @@ from kraftwreck.campaigns.campaign import Tested, run_proposal, run_seed
 from kraftwreck.campaigns.corpus import Corpus
 from kraftwreck.campaigns.shrinking import Say
 from kraftwreck.campaigns.steering import Proposal, Steering
+from kraftwreck.histories.exit_codes import FAILED
 from kraftwreck.nemesis import coverage as counters
 from kraftwreck.nemesis.coverage import Coverage
 from kraftwreck.systems.campaign import Campaign
@@ -158,7 +160,7 @@ class Progress:
 def _sigint_deferred() -> Iterator[None]:
     """Defer SIGINT until the end: another process is then started completely or not at all.
 
-    A process that is started meanwhile blocks SIGINT (:func:`_end_by_sigint`).
+    A process that is started meanwhile blocks SIGINT (:func:`_end_with_others`).
     """
     before = signal.getsignal(signal.SIGINT)
     here = threading.current_thread() is threading.main_thread()
@@ -177,11 +179,20 @@ def _sigint_deferred() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
-def _end_by_sigint() -> None:
-    """Let Ctrl-C end this process without a traceback, also one that came during its start."""
+def _end_with_others() -> None:
+    """Let this process end when its parent does, however it ended, and without a traceback by
+    Ctrl-C, also one that came during its start."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(FAILED)
 
 
 def run_all(seeds: Iterable[int], jobs: int, deadline: float | None, progress: Progress) -> None:
@@ -200,7 +211,7 @@ def run_all(seeds: Iterable[int], jobs: int, deadline: float | None, progress: P
                 return
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_by_sigint) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with_others) as pool:
         with _sigint_deferred():  # The first tests start the processes, which inherit this.
             open_: set[Future[Tested]] = {pool.submit(task(s)) for s in islice(todo, 3 * jobs)}
         while open_:

@@ -72,10 +72,27 @@ def test_unusable_values_are_named(
     assert len(ended.err.strip().splitlines()) == 1
 
 
+def children_of(parent: int) -> list[str]:
+    return Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+
+
 def importing(parent: int) -> bool:
     """Return whether a process for tests of ``parent`` is importing modules."""
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    children = children_of(parent)
     return any(b"msgspec" in Path(f"/proc/{child}/maps").read_bytes() for child in children)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_processes_of_an_ended_campaign_end(tmp_path: Path, number: int) -> None:
+    command = [sys.executable, "-m", "kraftwreck.cli.main", "sim", "--seeds", "0..9999"]
+    with subprocess.Popen(
+        [*command, "--jobs", "2", "--store", str(tmp_path)], stderr=subprocess.DEVNULL
+    ) as campaign:
+        wait_until(lambda: importing(campaign.pid), "a process imports modules")
+        children = children_of(campaign.pid)
+        campaign.send_signal(number)
+    assert len(children) >= 2
+    wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children), "all end")
 
 
 def test_ctrl_c_while_processes_start_is_one_line(tmp_path: Path) -> None:

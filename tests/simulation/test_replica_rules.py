@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,8 +23,6 @@ from kraftwreck.nodes.replication.events import (
     DeleteRecordsReceived,
     FetchReceived,
     ListOffsetsReceived,
-    LogFlushed,
-    LogOpened,
     Settings,
 )
 from kraftwreck.nodes.replication.flushing import Durability
@@ -39,7 +36,6 @@ from kraftwreck.nodes.replication.replicas import Replicas
 from kraftwreck.nodes.replication.requests import Fetching, Producing
 from kraftwreck.nodes.replication.sessions import Sessions
 from kraftwreck.nodes.server.partition_files import PartitionFiles
-from kraftwreck.simulation.disk import ROOT
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.filesystem import Filesystem
 from kraftwreck.systems.kraft.simulated import cluster, deletion_watch, record_refusals
@@ -53,8 +49,7 @@ from kraftwreck.systems.kraft.simulated.run import simulate
 from kraftwreck.systems.kraft.workloads.log_client import FLUSH_MS, flush_configs
 from kraftwreck.systems.kraft.workloads.produce import WORKLOAD
 from tests.replication.test_planted import truncates_to_the_high_watermark
-from tests.replication.world import KEY, batch
-from tests.server.test_partition_files import written
+from tests.replication.world import KEY
 from tests.simulation.test_record_rules import RUNS, campaign, fail_unless_broken, runs
 
 pytestmark = pytest.mark.interpreted
@@ -534,67 +529,6 @@ def test_a_replica_may_begin_later_than_its_leader_and_not_earlier(monkeypatch: 
     assert service.unsettled() == []
     follower.start -= 2
     assert "begin before" in service.unsettled()[0]
-
-
-def test_a_log_is_uncertain_after_an_operation_that_failed(monkeypatch: Patch) -> None:
-    """A full disk ends a process during a truncation: a part of it is done."""
-
-    def full(self: PartitionFiles, effect: Any) -> Any:
-        raise OSError(errno.ENOSPC, "no space left")
-
-    monkeypatch.setattr(PartitionFiles, "carry_out", full)
-    files = Filesystem()
-    disk = DataDisk(bytes(16), settings=LogSettings(), segment_bytes=1 << 20, files=files)
-    disk._logs = PartitionFiles(ROOT, lambda topic_id: "t", LogSettings(), files)
-    with pytest.raises(OSError, match="no space left"):
-        disk.write(out.Truncate((b"t", 0), 3))
-    assert disk.interrupted == {(b"t", 0)}
-
-
-def _disk_with_a_log(files: Filesystem) -> DataDisk:
-    """Return the disk of a process that has opened a log."""
-    files.make_directory(ROOT)
-    disk = DataDisk(bytes(16), settings=LogSettings(), segment_bytes=1 << 20, files=files)
-    disk.recover()
-    disk.name_of = lambda topic_id: "t"
-    disk.write(out.OpenLog(KEY))
-    assert disk.take_events() == []
-    end_work(disk)
-    assert [type(event) for event in disk.take_events()] == [LogOpened]
-    return disk
-
-
-def end_work(disk: DataDisk) -> None:
-    disk.begin_work()
-    piece = disk.work()
-    piece.done(piece.result)
-
-
-def test_a_flush_of_records_ends_later_and_covers_what_was_there_when_it_began() -> None:
-    disk = _disk_with_a_log(Filesystem())
-    first, second = (batch(1).placed(offset, 3) for offset in (0, 1))
-    disk.write(out.Append(KEY, replace(first, handle=written(first))))
-    disk.write(out.FlushLog(KEY, 7))
-    disk.begin_work()
-    disk.write(out.Append(KEY, replace(second, handle=written(second))))
-    assert disk.take_events() == []
-    piece = disk.work()
-    piece.done(piece.result)
-    assert disk.take_events() == [LogFlushed(KEY, 7, 0, 1)]
-    path = ROOT / "t-0" / "00000000000000000000.log"
-    assert disk.files.on_platter(path) == len(written(first))
-    assert len(disk.files.inode(path).data) == 2 * len(written(first))
-
-
-def test_a_process_that_dies_leaves_work_undone() -> None:
-    disk = _disk_with_a_log(Filesystem())
-    disk.write(out.RemoveLog(KEY))
-    disk.begin_work()
-    disk.interrupt_work(0)
-    disk.process_ended()
-    assert not disk.pieces
-    assert disk.interrupted == {KEY}
-    assert disk.files.exists(ROOT / "t-0" / "partition.metadata")
 
 
 def test_a_replica_that_was_removed_is_judged_anew() -> None:
