@@ -136,12 +136,14 @@ class Shell:
         self._carry_out(effects, now, wall_us)
         self._settle()
 
-    def submit(self, event: NodeEvent) -> None:
-        """Let the node handle ``event``, completely; after the node has stopped, do nothing."""
-        if self._is_flushing and not isinstance(event, FromShell):
-            self._later.append(event)
-            return
-        self._step(event)
+    def submit(self, *events: NodeEvent) -> None:
+        """Let the node handle ``events``, completely, and then what its disk answers to them; after
+        the node has stopped, do nothing."""
+        for event in events:
+            if self._is_flushing and not isinstance(event, FromShell):
+                self._later.append(event)
+            else:
+                self._step(event)
         self._settle()
 
     def shut_down(self) -> None:

@@ -311,6 +311,26 @@ def test_a_topic_of_the_same_name_begins_empty(
     assert found == come.LogOpened(other, 0, 0, (), (), 0)
 
 
+def test_a_log_that_was_opened_elsewhere_is_told_with_its_segments(
+    files: PartitionFiles, tmp_path: Path
+) -> None:
+    for offset in range(12):
+        append(files, offset)
+    files.close()
+    waiting: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()
+    again = PartitionFiles(
+        tmp_path, lambda topic_id: "t", SMALL, elsewhere=lambda *piece: waiting.append(piece)
+    )
+    told: list[list[type]] = []
+    again.tell = lambda *events: told.append([type(event) for event in events])
+    again.carry_out(out.OpenLog(KEY))
+    work, done = waiting.popleft()
+    done(work())
+    (together,) = told
+    assert together[0] is come.LogOpened
+    assert set(together[1:]) == {come.SegmentClosed}
+
+
 def test_a_topic_deleted_while_its_log_is_opened_leaves_a_new_one_of_its_name_alone(
     tmp_path: Path,
 ) -> None:
@@ -319,7 +339,7 @@ def test_a_topic_deleted_while_its_log_is_opened_leaves_a_new_one_of_its_name_al
     files = PartitionFiles(
         tmp_path, lambda topic_id: "t", SMALL, elsewhere=lambda *piece: waiting.append(piece)
     )
-    files.tell = lambda event: None
+    files.tell = lambda *events: None
     other = (b"t" * 15 + b"u", 0)
     for effect in (out.OpenLog(KEY), out.RemoveLog(KEY), out.OpenLog(other)):
         files.carry_out(effect)

@@ -7,6 +7,7 @@ import gc
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -32,6 +33,7 @@ from kraftwreck.nodes.consensus.kraft.messages import FetchSnapshotResponse
 from kraftwreck.nodes.metadata.image import MetadataImage
 from kraftwreck.nodes.metadata.loader import Loader
 from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.replication import events as come
 from kraftwreck.nodes.server.disk_worker import Elsewhere
 from kraftwreck.nodes.server.exit_status import DISK_FAILED, FATAL, STOPPED
 from kraftwreck.nodes.server.input_log import InputLog
@@ -40,6 +42,7 @@ from kraftwreck.nodes.server.storage import Storage, next_incarnation
 from kraftwreck.nodes.server.trace_file import TraceFile
 
 VOTE = WriteQuorumState(1, -1, 1, bytes(16), (1,))
+KEY = (b"t" * 16, 0)
 SPEECH: list[Effect] = [ApiReply(1, {}), AppendLog(b"b"), VOTE, FlushLog()]
 
 
@@ -122,6 +125,25 @@ def test_everything_is_durable_before_a_word_is_said(tmp_path: Path) -> None:
         bench.shell.submit(Tick())
         assert bench.diary == ["durable", "reply"]
         assert bench.status is None
+
+    run(scenario)
+
+
+def test_events_that_come_together_are_handled_before_what_the_first_one_causes(
+    tmp_path: Path,
+) -> None:
+    # A segment that is closed as its log opens is younger than those that were there.
+    older, younger = (come.SegmentClosed(KEY, base, base + 5, 70, 0) for base in (0, 5))
+    opened = come.LogOpened(KEY, 0, 5, (), (), 0)
+    answers = [[younger], [], []]
+
+    def scenario() -> None:
+        node = FakeNode()
+        bench = Bench(tmp_path, node)
+        files: Any = SimpleNamespace(carry_out_all=lambda effects: answers.pop(0))
+        bench.shell._files, bench.shell._has_tidied = files, True
+        bench.shell.submit(opened, older)
+        assert node.events == [opened, older, younger]
 
     run(scenario)
 
