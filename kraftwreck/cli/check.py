@@ -43,7 +43,7 @@ from kraftwreck.reports.checked_history import (
 )  # fmt: skip
 @click.option(
     "--option", "-o", "options", multiple=True, metavar="NAME=JSON",
-    help="An option of the model; may be given several times.",
+    help="An option of the model; a value that is not JSON is a string. Repeatable.",
 )  # fmt: skip
 @click.option(
     "--consistency-model", "consistency", multiple=True, metavar="NAME",
