@@ -96,7 +96,9 @@ class VagrantCluster:
             raise ClusterUnavailable("vagrant is missing: apt-get install vagrant")
         if not (self.directory / "Vagrantfile").is_file():
             raise ClusterError(
-                f"there is no Vagrantfile in {self.directory}", exit_code=BAD_ARGUMENTS
+                f"there is no Vagrantfile in {self.directory}: run it from a source tree, or use"
+                " other hosts with -c hosts:FILE",
+                exit_code=BAD_ARGUMENTS,
             )
 
     def status(self) -> dict[str, str]:
