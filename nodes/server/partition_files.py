@@ -198,7 +198,7 @@ class PartitionFiles:
         self._opening: set[PartitionKey] = set()
         self._locks = {name: Lock() for name in (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_STARTS)}
         self._told: list[DiskEvent] = []
-        self.tell: Callable[..., None] | None = None
+        self.tell: Callable[[list[DiskEvent]], None] | None = None
         """Takes the events of work elsewhere, all of one piece together: what they cause comes
         after them. None: they are results of :meth:`carry_out`."""
         self._name_of = name_of
@@ -390,7 +390,7 @@ class PartitionFiles:
     def _say_told(self) -> None:
         """Let events of work elsewhere go where they belong; without that, to the caller."""
         if self.tell is not None and self._told:
-            self.tell(*self._take_told())
+            self.tell(self._take_told())
 
     def _take_told(self) -> list[DiskEvent]:
         told, self._told[:] = self._told[:], []

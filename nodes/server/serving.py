@@ -123,7 +123,7 @@ async def _serve(
     files = _open_files(config, node_config, topics, media, elsewhere)
     shell = Shell(node, storage, traces, inputs, limit_s, files=files, elsewhere=elsewhere)
     if files is not None and elsewhere is not None:
-        files.tell = shell.submit
+        files.tell = lambda events: shell.submit(*events)
     timeout_ms = node_config.request_timeout_ms
     peers = Peers(config.node_id, config.voters, config.address, timeout_ms, shell.submit)
     calls = Calls(config.node_id, config.address, timeout_ms, shell.submit)

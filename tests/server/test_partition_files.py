@@ -322,7 +322,7 @@ def test_a_log_that_was_opened_elsewhere_is_told_with_its_segments(
         tmp_path, lambda topic_id: "t", SMALL, elsewhere=lambda *piece: waiting.append(piece)
     )
     told: list[list[type]] = []
-    again.tell = lambda *events: told.append([type(event) for event in events])
+    again.tell = lambda events: told.append([type(event) for event in events])
     again.carry_out(out.OpenLog(KEY))
     work, done = waiting.popleft()
     done(work())
@@ -339,7 +339,7 @@ def test_a_topic_deleted_while_its_log_is_opened_leaves_a_new_one_of_its_name_al
     files = PartitionFiles(
         tmp_path, lambda topic_id: "t", SMALL, elsewhere=lambda *piece: waiting.append(piece)
     )
-    files.tell = lambda *events: None
+    files.tell = lambda events: None
     other = (b"t" * 15 + b"u", 0)
     for effect in (out.OpenLog(KEY), out.RemoveLog(KEY), out.OpenLog(other)):
         files.carry_out(effect)

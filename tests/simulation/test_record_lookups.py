@@ -80,6 +80,18 @@ def tells_followers_no_log_start(patch: Patch) -> None:
     patch.setattr(Partition, "delete_up_to", planted)
 
 
+def looks_times_up_to_the_end(patch: Patch) -> None:
+    offset_at = Partition.offset_at
+
+    def planted(self: Partition, *given: Any) -> out.OffsetPart:
+        found = offset_at(self, *given)
+        if found.lookup is None or self.log is None:
+            return found
+        return replace(found, lookup=replace(found.lookup, end_offset=self.log.end))
+
+    patch.setattr(Partition, "offset_at", planted)
+
+
 @pytest.mark.parametrize(
     ("plant", "rule"),
     [
@@ -90,6 +102,7 @@ def tells_followers_no_log_start(patch: Patch) -> None:
         (says_nothing_new_in_a_session, "L13"),
         (keeps_what_a_session_gives_up, "D5"),
         (tells_followers_no_log_start, "L13"),
+        (looks_times_up_to_the_end, "D13"),
     ],
 )
 def test_a_planted_bug_breaks_its_rule(
@@ -102,6 +115,46 @@ def test_a_planted_bug_breaks_its_rule(
         if rule in found:
             return
     pytest.fail(f"{RUNS} runs broke {sorted(found)}, not {rule}")
+
+
+KEY = (bytes(16), 0)
+
+
+class Judged:
+    """The rules on the answers of one leader, whose log ends at 20."""
+
+    def __init__(self, monkeypatch: Patch) -> None:
+        self.failures = Failures()
+        self.disk, self.log = (SimpleNamespace(start=2, end=20) for _ in range(2))
+        epoch = SimpleNamespace(leader_epoch=0)
+        self.leader = SimpleNamespace(
+            key=KEY, hw=10, leading=True, log=self.log, assignment=epoch
+        )  # fmt: skip
+        data = SimpleNamespace(core=SimpleNamespace(partitions={KEY: self.leader}))
+        image = SimpleNamespace(stable=SimpleNamespace(topics={}))
+        node = SimpleNamespace(broker=SimpleNamespace(data=data), image=image)
+        self.host: Any = SimpleNamespace(id=4, name="b1", life=1, node=node)
+        self.stepped: list[Any] = []
+        world: Any = SimpleNamespace(now=0, hosts=[self.host], on_emit=self.stepped)
+        watch: Any = SimpleNamespace(logs=SimpleNamespace(of=lambda host, key: self.disk))
+        full = SimpleNamespace(logs=SimpleNamespace(full=()))
+        outlets = SimpleNamespace(on_answer=[])
+        monkeypatch.setattr(record_lookups, "record_traffic", lambda world: outlets)
+        monkeypatch.setattr(record_lookups, "replicas_on", lambda host: {KEY: self.leader})
+        monkeypatch.setattr(record_lookups, "disk_of_records", lambda host: full)
+        monkeypatch.setattr(record_lookups, "_end_of", lambda *of: (0, 20))
+        steps: Any = SimpleNamespace(states=lambda host, key, log: iter((log,)))
+        self.lookups = record_lookups.RecordLookups(world, self.failures, watch, steps)
+        self.stepped[0](self.host)
+
+    def step(self, hw: int, start: int) -> None:
+        self.leader.hw, self.log.start, self.disk.start = hw, start, start
+        self.stepped[0](self.host)
+
+    def broken_by(self, event: Any, effect: Any, body: Any = None) -> list[str]:
+        message: Any = SimpleNamespace(call=SimpleNamespace(event=event))
+        self.lookups.answered(self.host, message, effect, body or {"responses": [], "topics": []})
+        return [failure.type for failure in self.failures.items]
 
 
 @pytest.mark.interpreted
@@ -124,35 +177,35 @@ def test_an_answer_may_precede_the_rest_of_its_step(
 ) -> None:
     """A broker that was busy answers a request, and then does what is due in the same step: a
     silent replica no longer holds the high watermark back, or old records go."""
-    key, failures = (bytes(16), 0), Failures()
-    log = SimpleNamespace(start=2, end=20)
-    epoch = SimpleNamespace(leader_epoch=0)
-    leader = SimpleNamespace(key=key, hw=10, leading=True, log=log, assignment=epoch)
-    data = SimpleNamespace(core=SimpleNamespace(partitions={key: leader}))
-    image = SimpleNamespace(stable=SimpleNamespace(topics={}))
-    node = SimpleNamespace(broker=SimpleNamespace(data=data), image=image)
-    host: Any = SimpleNamespace(id=4, name="b1", life=1, node=node)
-    world: Any = SimpleNamespace(now=0, hosts=[host], on_emit=[])
-    disk = SimpleNamespace(start=2, end=20)
-    watch: Any = SimpleNamespace(logs=SimpleNamespace(of=lambda host, key: disk))
-    outlets = SimpleNamespace(on_answer=[])
-    full = SimpleNamespace(logs=SimpleNamespace(full=()))
-    monkeypatch.setattr(record_lookups, "record_traffic", lambda world: outlets)
-    monkeypatch.setattr(record_lookups, "replicas_on", lambda host: {key: leader})
-    monkeypatch.setattr(record_lookups, "disk_of_records", lambda host: full)
-    monkeypatch.setattr(record_lookups, "_end_of", lambda *of: (0, 20))
-    steps: Any = SimpleNamespace(states=lambda host, key, log: iter((log,)))
-    lookups = record_lookups.RecordLookups(world, failures, watch, steps)
-    world.on_emit[0](host)
-    leader.hw, log.start, disk.start = 12, 4, 4
-    world.on_emit[0](host)
-    event: Any = FetchReceived(1, (FetchPart(key, 15, 1),))
-    effect: Any = out.ReplyFetch(1, NONE, 0, 1, (out.ReadPart(key, NONE, told.get("hw", -1), 2),))
+    one = Judged(monkeypatch)
+    one.step(hw=12, start=4)
+    event: Any = FetchReceived(1, (FetchPart(KEY, 15, 1),))
+    effect: Any = out.ReplyFetch(1, NONE, 0, 1, (out.ReadPart(KEY, NONE, told.get("hw", -1), 2),))
     body: dict[str, Any] = {"responses": [], "topics": []}
     if "hw" not in told:
         ((name, offset),) = told.items()
-        event = ListOffsetsReceived(1, ((key, LATEST if name == "latest" else EARLIEST, -1),))
-        effect = out.ReplyListOffsets(1, (out.OffsetPart(key, NONE, offset),))
-    message: Any = SimpleNamespace(call=SimpleNamespace(event=event))
-    lookups.answered(host, message, effect, body)
-    assert [failure.type for failure in failures.items] == broken
+        event = ListOffsetsReceived(1, ((KEY, LATEST if name == "latest" else EARLIEST, -1),))
+        effect = out.ReplyListOffsets(1, (out.OffsetPart(KEY, NONE, offset),))
+    assert one.broken_by(event, effect, body) == broken
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(
+    ("offsets", "broken"),
+    [((12, 2), []), ((12, 4), ["D11"]), ((13, 2), ["D5"]), ((11, 2), [])],
+)
+def test_a_session_leaves_out_only_what_it_has_said(
+    offsets: tuple[int, int], broken: list[str], monkeypatch: Patch
+) -> None:
+    one = Judged(monkeypatch)
+    one.step(hw=12, start=2)
+    first: Any = FetchReceived(1, (FetchPart(KEY, 15, 1),), replica_id=5, session_epoch=0)
+    said = out.ReplyFetch(1, NONE, 7, 1, (out.ReadPart(KEY, NONE, 12, 2),))
+    assert one.broken_by(first, said) == []
+    # A step may do what is due after its answer, so only what was before it counts.
+    one.step(*offsets)
+    later = replace(first, parts=(), session_id=7, session_epoch=1)
+    silent = replace(said, parts=())
+    assert one.broken_by(later, silent) == []
+    one.step(*offsets)
+    assert one.broken_by(replace(later, session_epoch=2), silent) == broken

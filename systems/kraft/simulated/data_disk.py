@@ -217,7 +217,7 @@ class DataDisk(Disk):
             orderly=orderly,
             elsewhere=self._elsewhere,
         )
-        self._logs.tell = self._caused.append
+        self._logs.tell = self._caused.extend
         return found
 
     def cached(self, effect: Any) -> bool:

@@ -68,6 +68,8 @@ class RecordLookups:
         """By host, its life and session: the partitions that the session has."""
         self._empty: dict[tuple[int, int, int], dict[PartitionKey, FetchPart]] = {}
         """By session: the partitions that its last answer left out, although it had records."""
+        self._said: dict[tuple[int, int, int], dict[PartitionKey, tuple[int, int]]] = {}
+        """By session: the high watermark and log start of partitions, as last answered."""
         self._spans: dict[int, tuple[Spans, Spans]] = {}
         """By host: the logs that it led after its last step but one, and after its last step."""
         world.on_emit.append(self._on_emit)
@@ -173,7 +175,7 @@ class RecordLookups:
         self, host: Host, event: ListOffsetsReceived, effect: out.ReplyListOffsets, body: Any
     ) -> None:
         """D13: the earliest offset is the start of the log, the latest its high watermark. That of
-        a time is the first record of this time or later."""
+        a time is the first committed record of this time or later."""
         asked = {key: timestamp for key, timestamp, _ in event.parts}
         node: Any = host.node
         topics = node.image.stable.topics
@@ -201,6 +203,13 @@ class RecordLookups:
                     )
             if told.error != errors.NONE or lookup is None or led is None or lookup.timestamp < 0:
                 continue
+            least_hw = min(self._least(host, told.key).hw, led[0].hw)
+            if not least_hw <= lookup.end_offset <= led[0].hw:
+                self._fail(
+                    "D13",
+                    f"{host.name} looks a time up in {name_of(told.key)} to {lookup.end_offset},"
+                    f" not to its high watermark {led[0].hw}",
+                )
             expected = _first_since(led[1], lookup)
             if offsets.get(told.key, expected) != expected:
                 self._fail(
@@ -242,9 +251,40 @@ class RecordLookups:
                 self._judge_part(host, wanted[key], part)
             elif part.error == errors.NONE:
                 self._fail("D5", f"{host.name} returns {name_of(key)}, which no fetch asked for")
+        if effect.session_id:
+            said = self._said.get(place, {}) if event.session_epoch > 0 else {}
+            self._said[place] = {key: said[key] for key in wanted if key in said}
+            self._judge_left_out(host, self._said[place], told)
         self._judge_records(host, wanted, body)
         if event.replica_id == CONSUMER:
             self._judge_silence(host, place, wanted, effect, body)
+
+    def _judge_left_out(
+        self,
+        host: Host,
+        said: dict[PartitionKey, tuple[int, int]],
+        told: dict[PartitionKey, out.ReadPart],
+    ) -> None:
+        """D5, D11: a session leaves a partition out only while its offsets are those that were said
+        (KIP-227)."""
+        for key, (hw, start) in said.items():
+            led = self._led(host, key)
+            if key in told or led is None:
+                continue
+            least = self._least(host, key)
+            where = f"{host.name} leaves {name_of(key)} out of a session"
+            if start < min(least.start, led[1].start):
+                self._fail(
+                    "D11", f"{where}, whose log begins at {led[1].start}; it was said to at {start}"
+                )
+            if hw < min(least.hw, led[0].hw):
+                self._fail(
+                    "D5", f"{where}, whose high watermark is {led[0].hw}; it was said to be {hw}"
+                )
+        for key, part in told.items():
+            said.pop(key, None)
+            if part.error == errors.NONE:
+                said[key] = part.high_watermark, part.log_start
 
     def _judge_records(
         self, host: Host, wanted: dict[PartitionKey, FetchPart], body: dict[str, Any]
