@@ -91,7 +91,6 @@ def test_the_processes_of_an_ended_campaign_end(tmp_path: Path, number: int) -> 
         wait_until(lambda: importing(campaign.pid), "a process imports modules")
         children = children_of(campaign.pid)
         campaign.send_signal(number)
-    assert len(children) >= 2
     wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children), "all end")
 
 

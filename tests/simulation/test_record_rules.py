@@ -14,7 +14,6 @@ from kraftwreck.harness.simulated.result import SimResult
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.nodes.protocol.errors import NONE, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER
-from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication.effects import OffsetPart
 from kraftwreck.nodes.replication.events import Assignment
 from kraftwreck.nodes.replication.flushing import Durability
@@ -140,18 +139,14 @@ def acknowledges_at_once(patch: Patch) -> None:
 
 def forgets_the_last_batch(patch: Patch) -> None:
     """A log opens without its last batch."""
-    opened = PartitionFiles._open
+    tell_opened = PartitionFiles._tell_opened
 
-    def planted(self: PartitionFiles, key: Any) -> Any:
-        replica_known = key in self._replicas
-        events = opened(self, key)
-        log = self._replicas[key].log
-        if not replica_known and log.end_offset > log.start_offset:
-            self.carry_out(out.Truncate(key, log.end_offset - 1))
-            return opened(self, key)
-        return events
+    def planted(self: PartitionFiles, key: Any, replica: Any) -> None:
+        if replica.log.end_offset > replica.log.start_offset:
+            self._truncate(key, replica.log.end_offset - 1)
+        tell_opened(self, key, replica)
 
-    patch.setattr(PartitionFiles, "_open", planted)
+    patch.setattr(PartitionFiles, "_tell_opened", planted)
 
 
 def lets_no_replica_return(patch: Patch) -> None:

@@ -346,6 +346,7 @@ def test_a_flush_waits_for_a_full_disk() -> None:
         id=4,
         name="b1",
         disk=SimpleNamespace(trouble="full"),
+        working=False,
         waited=lambda since, now, slack: now - since - slack,
     )
     partition: Any = SimpleNamespace(
