@@ -250,7 +250,10 @@ def powerless_runs(flushed: str | None) -> Iterator[SimResult]:
 
 
 def fail_unless_broken(rule: str) -> None:
-    """Fail unless one of the runs breaks ``rule``. A run that breaks others first goes on."""
+    """Fail unless one of the runs breaks ``rule``.
+
+    A run ends at its first failure. If that breaks another rule, the whole run is made.
+    """
     found: set[str] = set()
     for make in short_tests():
         first = {failure.type for failure in make(eager=True).failures}
