@@ -189,6 +189,7 @@ def _end_with_others() -> None:
 
 
 def _end_with_parent() -> None:
+    """End this process when its parent has ended."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -435,11 +435,8 @@ class World(Timeline):
         work = host.busy
         try:
             self._disks.carry_out(host)
-        except DiskError as error:
-            self._die(host, error)
-            return
-        except OSError as trouble:
-            self._ended_by(host, trouble)
+        except (DiskError, OSError) as error:
+            self._ended_by(host, error)
             return
         self._begin_piece(host)
         if self.now - work.begun > _STALL:
@@ -465,11 +462,8 @@ class World(Timeline):
             return
         try:
             piece = self._disks.end_piece(host)
-        except DiskError as error:
-            self._die(host, error)
-            return
-        except OSError as trouble:
-            self._ended_by(host, trouble)
+        except (DiskError, OSError) as error:
+            self._ended_by(host, error)
             return
         self._begin_piece(host)
         self.deliver(host, piece)

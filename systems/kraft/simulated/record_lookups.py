@@ -102,11 +102,12 @@ class RecordLookups:
             }
             self._spans[host.id] = before, now
 
-    def _least(self, host: Host, key: PartitionKey) -> Span:
-        """Return the offsets of a log when the last step began: a step may do what is due, too,
-        after it has answered a request."""
-        before, _ = self._spans.get(host.id, ({}, {}))
-        return before.get(key, Span(0, 0, 0))
+    def _least(self, host: Host, partition: Partition, log: RecordLog) -> Span:
+        """Return the least offsets of a log since the last step began: a step may do what is due,
+        too, after it has answered a request."""
+        spans, _ = self._spans.get(host.id, ({}, {}))
+        before = spans.get(partition.key, Span(0, 0, 0))
+        return Span(*map(min, before, (log.start, partition.hw, log.end)))
 
     def _fail(self, rule: str, explanation: str) -> None:
         self._failures.add(rule, self._world.now, explanation)
@@ -189,13 +190,13 @@ class RecordLookups:
             led = self._led(host, told.key)
             lookup = told.lookup
             if told.error == errors.NONE and led is not None and asked.get(told.key) in _ENDS:
-                before, right, which = self._least(host, told.key), led[1].end, "ends"
-                least = before.end
+                span, right, which = self._least(host, *led), led[1].end, "ends"
+                least = span.end
                 if asked[told.key] == EARLIEST:
-                    least, right, which = before.start, led[1].start, "begins"
+                    least, right, which = span.start, led[1].start, "begins"
                 elif event.replica_id == CONSUMER:
-                    least, right = before.hw, led[0].hw
-                if not min(least, right) <= told.offset <= right:
+                    least, right = span.hw, led[0].hw
+                if not least <= told.offset <= right:
                     self._fail(
                         "D13",
                         f"{host.name} says that {name_of(told.key)} {which} at {told.offset}, not"
@@ -203,8 +204,7 @@ class RecordLookups:
                     )
             if told.error != errors.NONE or lookup is None or led is None or lookup.timestamp < 0:
                 continue
-            least_hw = min(self._least(host, told.key).hw, led[0].hw)
-            if not least_hw <= lookup.end_offset <= led[0].hw:
+            if not self._least(host, *led).hw <= lookup.end_offset <= led[0].hw:
                 self._fail(
                     "D13",
                     f"{host.name} looks a time up in {name_of(told.key)} to {lookup.end_offset},"
@@ -271,13 +271,13 @@ class RecordLookups:
             led = self._led(host, key)
             if key in told or led is None:
                 continue
-            least = self._least(host, key)
+            least = self._least(host, *led)
             where = f"{host.name} leaves {name_of(key)} out of a session"
-            if start < min(least.start, led[1].start):
+            if start < least.start:
                 self._fail(
                     "D11", f"{where}, whose log begins at {led[1].start}; it was said to at {start}"
                 )
-            if hw < min(least.hw, led[0].hw):
+            if hw < least.hw:
                 self._fail(
                     "D5", f"{where}, whose high watermark is {led[0].hw}; it was said to be {hw}"
                 )
@@ -315,8 +315,8 @@ class RecordLookups:
         where = f"{host.name} answers a fetch of {name_of(asked.key)} at {asked.offset}"
         if told.log_start > log.start:
             self._fail("D11", f"{where} with the log start {told.log_start}, not {log.start}")
-        least = self._least(host, asked.key)
-        if not min(least.hw, partition.hw) <= told.high_watermark <= partition.hw:
+        least = self._least(host, partition, log)
+        if not least.hw <= told.high_watermark <= partition.hw:
             self._fail(
                 "D5", f"{where} with high watermark {told.high_watermark}, not {partition.hw}"
             )
@@ -324,7 +324,7 @@ class RecordLookups:
         wrong = first_unless_right(_wrong_history(partition, s, asked, told) for s in states)
         if wrong:
             self._fail("D7", f"{where} {wrong}")
-        elif told.diverging is None and not min(least.start, log.start) <= asked.offset <= log.end:
+        elif told.diverging is None and not least.start <= asked.offset <= log.end:
             self._fail("D11", f"{where}, outside of {log.start} to {log.end}")
 
     def _judge_silence(
