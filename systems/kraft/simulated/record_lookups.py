@@ -107,7 +107,9 @@ class RecordLookups:
         too, after it has answered a request."""
         spans, _ = self._spans.get(host.id, ({}, {}))
         before = spans.get(partition.key, Span(0, 0, 0))
-        return Span(*map(min, before, (log.start, partition.hw, log.end)))
+        return Span(
+            min(before.start, log.start), min(before.hw, partition.hw), min(before.end, log.end)
+        )
 
     def _fail(self, rule: str, explanation: str) -> None:
         self._failures.add(rule, self._world.now, explanation)
