@@ -35,7 +35,7 @@ test-busy:
 # Before a commit, in a minute: lint, types, and the tests next to what changed since BASE that need
 # no cluster, Spark, browser or whole runs.
 BASE ?= HEAD
-FAST = not (cluster or spark or browser or slow or oracle or campaign or vagrant or compiled)
+FAST = not (cluster or spark or browser or slow or oracle or campaign or vagrant or compiled or many_runs)
 check: lint
 	@.venv/bin/python -m tests.changed $(BASE) | xargs .venv/bin/pytest -q -n 2 --dist loadgroup -m "$(FAST)" $(ARGS)
 

@@ -100,7 +100,7 @@ ALLOWED_IN_TESTS: dict[tuple[str, str], str] = {
         "tests/clusters/test_rootless.py",
         '"roles-slow", "--brokers", "1"',
     ): "the only family of which nothing is possible without packets",
-    ("tests/compiled/test_compiled.py", '"broker", "checkers"'): "folders of tests of nodes/",
+    ("tests/compiled/suites.py", '"broker", "checkers"'): "folders of tests of nodes/",
     ("tests/harness/conftest.py", '"controller_id": 1'): "the answer that a workload waits for",
     ("tests/test_floors.py", "_GUESTS = "): "the modules of one system, by their paths",
     ("tests/vagrant/matrix.py", '"--controllers", "3"'): "an option of bench/hosts_matrix",

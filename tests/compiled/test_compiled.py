@@ -13,18 +13,10 @@ import pytest
 
 from kraftwreck.harness.compiled.tree import BUILD, PACKAGES, CompileError, make
 from kraftwreck.harness.patched_nodes import importing_from
+from tests.compiled.suites import LEFT_OUT, SUITES
 
 pytestmark = pytest.mark.compiled
 SEEDS = "0..49"
-SUITES = (
-    "broker", "checkers", "consensus", "log", "metadata", "nemesis", "protocol", "simulation",
-    "systems/kraft/faults", "workloads",
-)  # fmt: skip
-"""Tests of what is compiled; those marked ``interpreted`` cannot be."""
-
-LEFT_OUT = ("checkers/elle", "checkers/jepsen", "simulation/test_judged_from_folders.py")
-"""Tests of what is not compiled, and five hundred runs that are judged twice by the same code."""
-
 PROJECT = BUILD.parents[1]
 
 

@@ -27,6 +27,9 @@ from kraftwreck.workloads.registry import find
 
 CAMPAIGN = Campaign(time_limit_s=4.0)
 SLICE = 5
+FEW = 60
+"""The first runs, which `make test` judges, too."""
+
 QUORUM_APIS = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch", "FetchSnapshot")
 
 
@@ -96,7 +99,13 @@ def judge_both_ways(campaign: Campaign, seed: int, store: Path) -> None:
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("first", range(0, 500, SLICE))
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(first, marks=[pytest.mark.many_runs] if first >= FEW else [])
+        for first in range(0, 500, SLICE)
+    ],
+)
 def test_a_folder_shows_no_anomaly_that_memory_does_not(first: int, tmp_path: Path) -> None:
     for seed in range(first, first + SLICE):
         judge_both_ways(CAMPAIGN, seed, tmp_path)

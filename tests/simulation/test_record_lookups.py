@@ -90,6 +90,7 @@ def looks_times_up_to_the_end(patch: Patch) -> None:
     patch.setattr(Partition, "offset_at", planted)
 
 
+@pytest.mark.many_runs
 @pytest.mark.parametrize(
     ("plant", "rule"),
     [

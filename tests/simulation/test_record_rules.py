@@ -265,6 +265,7 @@ def fail_unless_broken(rule: str) -> None:
     pytest.fail(f"{RUNS} runs broke {sorted(found)}, not {rule}")
 
 
+@pytest.mark.many_runs
 @pytest.mark.parametrize(("plant", "rule"), PLANTED, ids=[f"{p.__name__}-{r}" for p, r in PLANTED])
 def test_a_planted_bug_breaks_its_invariant(
     plant: Callable[[Patch], None], rule: str, monkeypatch: Patch
@@ -277,6 +278,7 @@ def waits_for_slow_followers(patch: Patch) -> None:
     patch.setattr(Pace, "is_late", lambda self, now: False)
 
 
+@pytest.mark.many_runs
 @pytest.mark.parametrize(
     ("plant", "rule"),
     [
@@ -297,6 +299,7 @@ def test_a_planted_bug_of_quorum_commit_breaks_its_invariant(
     pytest.fail(f"no run broke {rule}, only {sorted(found)}")
 
 
+@pytest.mark.many_runs
 def test_a_quorum_removes_slow_followers_and_breaks_nothing(monkeypatch: Patch) -> None:
     removed = []
     without_late = QuorumCommit.without_late
@@ -320,6 +323,7 @@ def test_without_a_bug_every_invariant_holds_and_the_run_repeats() -> None:
     assert sum(op.f == "send" and op.type == "ok" for op in first.ops) > 20
 
 
+@pytest.mark.many_runs
 def test_an_empty_log_behind_a_legal_loss_commits_nothing() -> None:
     """All brokers lose power after DeleteRecords has cut inside of a batch."""
     campaign = replace(

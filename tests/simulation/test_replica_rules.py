@@ -318,6 +318,7 @@ PLANTED: list[tuple[Callable[[Patch], None], str]] = [
 ]
 
 
+@pytest.mark.many_runs
 @pytest.mark.parametrize(("plant", "rule"), PLANTED, ids=[f"{p.__name__}-{r}" for p, r in PLANTED])
 def test_a_planted_bug_breaks_its_rule(
     plant: Callable[[Patch], None], rule: str, monkeypatch: Patch

@@ -83,6 +83,7 @@ def test_the_digest_of_a_campaign_does_not_depend_on_the_order_of_its_runs() -> 
     assert combined_digest(tested) == combined_digest(tested[::-1])
 
 
+@pytest.mark.many_runs
 @pytest.mark.parametrize("seed", [200890, 203549, 204229, 212199, 215016, 216111, 216387])
 def test_a_false_alarm_does_not_come_back(seed: int) -> None:
     """Seven of 20,000 runs of 20 s of a clean build were once flagged: by C16, I24, F2, I18, F2,
@@ -92,7 +93,7 @@ def test_a_false_alarm_does_not_come_back(seed: int) -> None:
     assert (tested.found, tested.unknown) == ([], [])
 
 
-@pytest.mark.slow
+@pytest.mark.many_runs
 @pytest.mark.parametrize("first", range(1000, 1020, 4))
 def test_the_clean_build_is_never_flagged(first: int) -> None:
     campaign = Campaign(nodes=0)
