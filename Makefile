@@ -50,6 +50,7 @@ compiled:
 
 test-compiled: compiled
 	.venv/bin/pytest -m compiled -n 0 $(ARGS)
+	.venv/bin/pytest -m "many_runs and interpreted" -n 2 --dist loadgroup $(ARGS)
 
 # Apache Kafka, the oracle, into build/oracle; quick when it is there.
 oracle:

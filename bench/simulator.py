@@ -16,7 +16,7 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -27,6 +27,7 @@ from kraftwreck.campaigns.campaign import Tested, judge, run_seed
 from kraftwreck.harness.compiled import tree as compiled_tree
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.systems.campaign import ALL
+from kraftwreck.systems.kraft.options import PRODUCE
 from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign as Campaign
 from kraftwreck.systems.kraft.simulated.run import simulate
 from kraftwreck.workloads.registry import find, workloads
@@ -90,12 +91,15 @@ def main(
             rounds,
         )
     else:
-        _speeds(make, time_limit, range(first_seed, first_seed + seeds), rounds)
+        # Without brokers there is nothing to produce to.
+        names = [name for name in sorted(workloads()) if brokers != "0" or name != PRODUCE]
+        _speeds(make, names, time_limit, range(first_seed, first_seed + seeds), rounds)
 
 
-def _speeds(make: Callable[..., Campaign], limit: float, seeds: range, rounds: int) -> None:
+def _speeds(
+    make: Callable[..., Campaign], names: Sequence[str], limit: float, seeds: range, rounds: int
+) -> None:
     """Print simulated seconds per CPU second, each workload alone and all together."""
-    names = sorted(workloads())
     speeds: dict[str, list[float]] = {name: [] for name in [*names, ALL]}
     steps: dict[str, float] = {}
     failed = 0
