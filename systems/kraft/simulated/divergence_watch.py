@@ -30,16 +30,20 @@ class DivergenceWatch:
 
     def _on_response(self, host: Host, event: ResponseReceived) -> None:
         self._before.pop(host.id, None)
-        answer, replica = event.message, _replica_on(host)
-        if isinstance(answer, FetchResponse) and answer.diverging_epoch >= 0 and replica:
-            self._before[host.id] = event, replica.log.end_offset
+        answer = event.message
+        if isinstance(answer, FetchResponse) and answer.diverging_epoch >= 0:
+            replica = _replica_on(host)
+            if replica is not None:
+                self._before[host.id] = event, replica.log.end_offset
 
     def _on_step(self, host: Host, event: object) -> None:
-        known, replica = self._before.pop(host.id, None), _replica_on(host)
-        if known is None or known[0] is not event or replica is None:
+        known = self._before.pop(host.id, None)
+        if known is None or known[0] is not event:
             return
-        answer = known[0].message
-        if isinstance(answer, FetchResponse) and replica.log.end_offset < known[1]:
+        answer, replica = known[0].message, _replica_on(host)
+        if replica is None or not isinstance(answer, FetchResponse):
+            return
+        if replica.log.end_offset < known[1]:
             self.judge(host.name, answer, replica)
 
     def judge(self, name: str, answer: FetchResponse, replica: Replica) -> None:
