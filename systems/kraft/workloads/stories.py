@@ -222,7 +222,8 @@ def _shrunk(stage: _Stage) -> Steps:
 def _halted(stage: _Stage) -> Steps:
     """Let a leader die before the controller permits its shutdown, or a replica without a word.
 
-    In the second case an earlier process, which does not know that it was replaced, goes on.
+    In the second case an earlier process, which does not know that it was replaced, sends
+    heartbeats meanwhile.
     """
     a, b, _ = stage.cast
     ended = yield from stage.create([a, b])
