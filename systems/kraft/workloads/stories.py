@@ -228,7 +228,7 @@ def _halted(stage: _Stage) -> Steps:
     a, b, _ = stage.cast
     ended = yield from stage.create([a, b])
     replaced = next((p for p in (a, b) if p.old_epochs), None)
-    if ended is None and replaced is not None and stage.choose(3, "haunted"):
+    if ended is None and replaced is not None and stage.choose(3, "replaced"):
         replaced.haunted = replaced.old_epochs[-1]
         replaced.quiet = 2 * QUIET  # More than most sessions.
         return None
