@@ -217,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Register the connection; asyncio has set TCP_NODELAY on it."""
         self._transport = cast("asyncio.Transport", transport)
-        self._outgoing = Outgoing(self._transport, self.close)
+        self._outgoing = Outgoing(self._transport, self.close, self._throttle)
         name = transport.get_extra_info("peername")
         if name:
             self.host, self._peer = name[0], f"{name[0]}:{name[1]}"
@@ -238,6 +238,9 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where to receive: the rest of a large frame, or the buffer of all connections."""
         if self._large is not None:
+            if self._filled == len(self._large):
+                # Not in buffer_updated: its caller still holds a view, which forbids to resize.
+                self._large += bytes(min(self._filled, self._whole - self._filled))
             return memoryview(self._large)[self._filled :]
         return memoryview(self._requests.received)
 
@@ -251,8 +254,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._filled == self._whole:
             frame, self._large, self._filled = self._large, None, 0
             self._handle(memoryview(frame)[_LENGTH:])
-        elif self._filled == len(self._large):
-            self._large += bytes(min(self._filled, self._whole - self._filled))
         self._admission.note(self)
 
     def data_received(self, data: Buffer) -> None:

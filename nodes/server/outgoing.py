@@ -50,17 +50,26 @@ Piece = bytes | bytearray | FilePart
 
 
 class Outgoing:
-    """Sends pieces in order. ``failed`` is called when the connection is of no use any longer.
+    """Sends pieces in order.
+
+    ``failed`` is called when the connection is of no use any longer, ``resumed`` when the socket
+    has taken more of a file, so that the connection may be read again.
 
     The transport sends bytes. While it holds any, nothing else is sent, so at most one piece is in
     its buffer. Parts of files wait for the socket through a second descriptor of it, as the loop
     lets nobody watch that of a transport.
     """
 
-    def __init__(self, transport: asyncio.Transport, failed: Callable[[str | None], None]) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        failed: Callable[[str | None], None],
+        resumed: Callable[[], None],
+    ) -> None:
         transport.set_write_buffer_limits(high=0)
         self._transport = transport
         self._failed = failed
+        self._resumed = resumed
         self._pieces: deque[Piece] = deque()
         self._waiting = CLOSED
         self.held = 0
@@ -119,6 +128,7 @@ class Outgoing:
     def _writable(self) -> None:
         self._stop_waiting()
         self.pump()
+        self._resumed()
 
     def _stop_waiting(self) -> None:
         if self._waiting != CLOSED:

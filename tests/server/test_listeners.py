@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from kraftwreck.nodes.protocol.apis import API_KEYS, SUPPORTED, decode_response,
 from kraftwreck.nodes.server.admission import Admission
 from kraftwreck.nodes.server.connection import Connection, Requests
 from kraftwreck.nodes.server.listeners import SERVED, Listener
+from kraftwreck.nodes.server.outgoing import FilePart
 
 METADATA: dict[str, Any] = {"topics": []}
 
@@ -23,15 +26,19 @@ class Door:
 
     def __init__(self, name: str) -> None:
         self.events: list[Event] = []
-        self.requests = Requests(self.events.append, {})
+        self._arrived = asyncio.Event()
+        self.requests = Requests(self._take, {})
         self.listener = Listener.called(name)
 
     async def __aenter__(self) -> Door:
         loop = asyncio.get_running_loop()
         admission = Admission()
-        self._server = await loop.create_server(
-            lambda: Connection(self.requests, admission, self.listener), "127.0.0.1", 0
-        )
+
+        def accept() -> Connection:
+            self.connection = Connection(self.requests, admission, self.listener)
+            return self.connection
+
+        self._server = await loop.create_server(accept, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", port)
         return self
@@ -44,6 +51,16 @@ class Door:
         data = encode_request(api, version, 1, "t", body)
         self.writer.write(len(data).to_bytes(4, "big") + data)
         await turns()
+
+    def _take(self, event: Event) -> None:
+        self.events.append(event)
+        self._arrived.set()
+
+    async def asked(self, requests: int) -> None:
+        """Wait until a number of requests have arrived; TimeoutError if they do not."""
+        while len(self.events) < requests:
+            self._arrived.clear()
+            await asyncio.wait_for(self._arrived.wait(), 10)
 
     async def receive(self, api: str, version: int) -> dict[str, Any]:
         size = int.from_bytes(await asyncio.wait_for(self.reader.readexactly(4), 5), "big")
@@ -141,5 +158,43 @@ def test_an_unknown_version_gets_the_versions_of_its_listener() -> None:
             keys = {api["api_key"] for api in answer["api_keys"]}
             assert keys == {API_KEYS[api] for api in door.listener.served}
             assert not keys & {API_KEYS[api] for api in RECORDS}, "it stores no records"
+
+    run(scenario)
+
+
+def test_a_request_of_some_megabytes_is_received() -> None:
+    async def scenario() -> None:
+        names = [f"{number:04}-" + "x" * 240 for number in range(9_000)]
+        body = {"topics": [{"topic_id": bytes(16), "name": name} for name in names]}
+        async with Door("CONTROLLER") as door:
+            await door.send("Metadata", 12, body)
+            await door.asked(1)
+            [event] = door.events
+            assert isinstance(event, ApiRequest)
+            assert [topic["name"] for topic in event.body["topics"]] == names
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("tail", [[], [b"tail"]])
+def test_a_connection_is_read_again_after_a_slow_client_has_taken_a_file(
+    tail: list[bytes], tmp_path: Path
+) -> None:
+    length = 32 << 20  # More than sockets hold.
+    path = tmp_path / "records"
+    path.write_bytes(bytes(length))
+
+    async def scenario() -> None:
+        async with Door("PLAINTEXT") as door:
+            door.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            await door.send("Metadata", 12, METADATA)
+            part = FilePart(os.open(path, os.O_RDONLY), 0, length)
+            door.connection.answer(door.connection._slots[0], [b"head", part, *tail])
+            await turns()
+            await door.send("Metadata", 12, METADATA)
+            assert len(door.events) == 1  # It has to take its answer first.
+            door.writer.transport.resume_reading()  # type: ignore[attr-defined]
+            await door.reader.readexactly(8 + length + sum(map(len, tail)))
+            await door.asked(2)
 
     run(scenario)

@@ -65,9 +65,11 @@ class Departures:
         before, self._last[beat] = self._last.get(beat, -1), message.sent
         if not answer["should_shut_down"]:
             return self._kept(exchange) if body["want_shut_down"] else None
-        # A broker that was active is judged only if its session cannot have ended meanwhile.
-        alive = before >= 0 and message.sent - before < self._session * 3 // 5
-        in_time = message.time - message.sent < self._session // 5
+        # A broker that was active is judged only if its session cannot have ended meanwhile, also
+        # by a controller's clock that runs fast.
+        after, name = self._evidence.after, self._evidence.name(message.replier)
+        alive = before >= 0 and message.sent < after(name, before, self._session * 3 // 5)
+        in_time = message.time < after(name, message.sent, self._session // 5)
         return self._gone(exchange) if alive and in_time else None
 
     def _gone(self, exchange: Exchange) -> str | None:

@@ -18,20 +18,20 @@ _NAMING_AN_EPOCH = frozenset(
 LARGEST_BATCH = 9_000
 """From this many records on, an operation may continue in the next batch (Kafka: 10,000)."""
 
-HOLE = (-1, -1, False)
+HOLE = (-1, -1, -1, False)
 
 
 class BrokerRules:
     """Rules for registrations.
 
-    ``states`` are all changes of service: (offset of the batch, broker id, whether it is unfenced),
-    with :data:`HOLE` where a part of the log is missing. ``kept`` holds new incarnations that stay
-    in an ISR or ELR after their registration. By (broker id, epoch) it gives the epoch of the
-    incarnation before (None: there was none) and the partition.
+    ``states`` are all changes of service: (offset of the batch, broker id, broker epoch, whether it
+    is unfenced), with :data:`HOLE` where a part of the log is missing. ``kept`` holds new
+    incarnations that stay in an ISR or ELR after their registration. By (broker id, epoch) it gives
+    the epoch of the incarnation before (None: there was none) and the partition.
     """
 
     def __init__(self, report: Report) -> None:
-        self.states: list[tuple[int, int, bool]] = []
+        self.states: list[tuple[int, int, int, bool]] = []
         self.fenced: list[tuple[int, int, int]] = []
         """Brokers that were fenced without other changes: (offset of the batch, id, epoch)."""
         self.kept: dict[tuple[int, int], tuple[int | None, str]] = {}
@@ -78,7 +78,8 @@ class BrokerRules:
             self._registered(step, broker_id, old, new)
         else:
             self._report.held("C2")
-        self.states.append((step.batch.base, broker_id, new is not None and not new.fenced))
+        epoch, unfenced = (-1, False) if new is None else (new.epoch, not new.fenced)
+        self.states.append((step.batch.base, broker_id, epoch, unfenced))
         if new is None or not new.active:
             if old is None or old.active or new is None or old.incarnation != new.incarnation:
                 self._left.add(broker_id)

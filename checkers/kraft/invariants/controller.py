@@ -183,7 +183,8 @@ class Controller:
 @rule(
     "C16",
     "SessionFencing",
-    "A silent broker is fenced within its session timeout and some periods, also after a failover.",
+    "A silent broker is fenced within its session timeout and some periods, also after a failover."
+    " Heartbeats of a process that was replaced do not count.",
     "T1 T4 T6",
     nothing="no broker was unfenced in the part of the log that is left",
 )

@@ -1,8 +1,9 @@
 """Sessions of brokers: C16 SessionFencing (KIP-631, KAFKA-18138).
 
 The active controller fences a silent broker within its session timeout and some periods. The time
-counts from the last contact or from the controller's claim, whichever was later. Only an active
-controller that stayed alive is judged.
+counts from the last contact or from the controller's claim, whichever was later. Heartbeats with
+another broker epoch are none: they come from a process that was replaced. Only an active controller
+that stayed alive is judged.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from kraftwreck.nodes.protocol import errors
 
 STOPPING = "pending-controlled-shutdown"
 """The state that a broker reports as soon as its shutdown is requested."""
+ANY_EPOCH = -1
+"""The key of registrations, which are contact whatever epoch they lead to."""
 
 
 class _Reign(NamedTuple):
@@ -49,11 +52,13 @@ def check(evidence: Evidence, report: Report) -> None:
     """Judge C16."""
     if not evidence.captured:
         return
-    contacts: dict[int, list[int]] = {}
+    contacts: dict[int, dict[int, list[int]]] = {}
     for api in ("BrokerHeartbeat", "BrokerRegistration"):
         for message in evidence.of(api):
             if message.request is not None:
-                contacts.setdefault(message.request["broker_id"], []).extend(_heard(message))
+                epoch = message.request.get("broker_epoch", ANY_EPOCH)
+                by_epoch = contacts.setdefault(message.request["broker_id"], {})
+                by_epoch.setdefault(epoch, []).extend(_heard(message))
     if not contacts:
         report.unseen("C16", "no broker sent a heartbeat")
         return
@@ -68,11 +73,11 @@ def check(evidence: Evidence, report: Report) -> None:
         return
     _early(evidence, report)
     known = list(reigns(evidence))
-    for broker_id, times in sorted(contacts.items()):
-        times.sort()
-        for begin, end in unfenced.get(broker_id, ()):
+    for broker_id, by_epoch in sorted(contacts.items()):
+        for epoch, begin, end in unfenced.get(broker_id, ()):
             report.held("C16")
-            _judge(evidence, report, broker_id, times, (begin, end), known, bound)
+            times = sorted(by_epoch.get(epoch, []) + by_epoch.get(ANY_EPOCH, []))
+            _judge(evidence, report, (broker_id, epoch), times, (begin, end), known, bound)
 
 
 def answered(evidence: Evidence) -> dict[int | None, list[int]]:
@@ -102,29 +107,30 @@ def session_ns(evidence: Evidence) -> int:
     return evidence.setting("session_timeout_ms", SESSION_MS) * MS
 
 
-def _unfenced(evidence: Evidence) -> dict[int, list[tuple[int, int]]] | None:
-    """Return when (ns) each broker was registered and not fenced: from the commit of one record
-    until the controller appended the other. The commit of that one depends on other nodes."""
-    spans: dict[int, list[tuple[int, int]]] = {}
-    since: dict[int, int] = {}
+def _unfenced(evidence: Evidence) -> dict[int, list[tuple[int, int, int]]] | None:
+    """Return by id in which epoch and when (ns) each broker was registered and not fenced: from the
+    commit of one record until the controller appended the other. The commit of that one depends on
+    other nodes."""
+    spans: dict[int, list[tuple[int, int, int]]] = {}
+    since: dict[int, tuple[int, int]] = {}
     for state in Controller.of(evidence).brokers.states:
         if state == HOLE:
             since.clear()  # Their states are unknown until the log continues.
             continue
-        offset, broker_id, is_unfenced = state
+        offset, broker_id, epoch, is_unfenced = state
         entry = evidence.trace.chain.committed.get(offset)
         at = None if entry is None or entry.event is None else evidence.moment(entry.event)
         if at is None:
             return None
         if is_unfenced:
-            since.setdefault(broker_id, at)
+            since.setdefault(broker_id, (epoch, at))
         elif broker_id in since:
             batch = evidence.trace.chain.batches.get(entry.id) if entry is not None else None
             done = None if batch is None or batch.event is None else evidence.moment(batch.event)
             until = at if done is None else min(at, done)
-            spans.setdefault(broker_id, []).append((since.pop(broker_id), until))
-    for broker_id, begin in since.items():
-        spans.setdefault(broker_id, []).append((begin, 1 << 62))
+            spans.setdefault(broker_id, []).append((*since.pop(broker_id), until))
+    for broker_id, begun in since.items():
+        spans.setdefault(broker_id, []).append((*begun, 1 << 62))
     return spans
 
 
@@ -156,7 +162,7 @@ def _last_written(evidence: Evidence) -> dict[int, TraceEvent]:
 def _judge(
     evidence: Evidence,
     report: Report,
-    broker_id: int,
+    broker: tuple[int, int],
     times: list[int],
     span: tuple[int, int],
     reigns: list[_Reign],
@@ -176,8 +182,8 @@ def _judge(
         if deadline < min(end, reign.last):
             report.broken(
                 "C16",
-                f"{reign.node}, active controller, got no request of broker {broker_id} for more "
-                f"than {bound / 1e9:.1f} s and did not fence it.",
+                f"{reign.node}, active controller, got no request of broker {broker[0]} (epoch "
+                f"{broker[1]}) for more than {bound / 1e9:.1f} s and did not fence it.",
                 [reign.event],
                 limit=SESSION,
             )

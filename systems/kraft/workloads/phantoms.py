@@ -54,7 +54,8 @@ class Phantom:
     ``epoch`` is that of the registration in force as far as its process knows, ``old_epochs`` those
     of the processes before. ``previous`` is the epoch at which the process before stopped cleanly.
     ``offset`` is its metadata offset. A ``stopping`` process never changes its mind. ``quiet`` is
-    the number of heartbeats that it still skips.
+    the number of heartbeats that it still skips. The process of the epoch ``haunted``, which does
+    not know that it was replaced, sends them instead.
     """
 
     id: int
@@ -67,6 +68,7 @@ class Phantom:
     stopping: bool = False
     stopped: bool = False
     quiet: int = 0
+    haunted: int = NO_EPOCH
     old_epochs: list[int] = field(default_factory=list)
 
     def replace(self, incarnation: bytes, previous: int = NO_EPOCH) -> None:
@@ -207,17 +209,28 @@ def registration(
     }
 
 
-def beat(client: ClientState, phantom: Phantom, *, fence: bool = False, stop: bool = False) -> Said:
-    """Send a heartbeat and apply its answer; return the outcome and a report."""
+def beat(
+    client: ClientState,
+    phantom: Phantom,
+    *,
+    fence: bool = False,
+    stop: bool = False,
+    epoch: int | None = None,
+) -> Said:
+    """Send a heartbeat and apply its answer; return the outcome and a report.
+
+    With an ``epoch`` the heartbeat is that of an earlier process, and the answer changes nothing.
+    """
+    told = phantom.epoch if epoch is None else epoch
     report: Report = {
         "broker": phantom.id,
         "did": "heartbeat",
-        "epoch": phantom.epoch,
+        "epoch": told,
         "offset": phantom.offset,
     }
     body = {
         "broker_id": phantom.id,
-        "broker_epoch": phantom.epoch,
+        "broker_epoch": told,
         "current_metadata_offset": phantom.offset,
         "want_fence": fence,
         "want_shut_down": stop,
@@ -225,7 +238,7 @@ def beat(client: ClientState, phantom: Phantom, *, fence: bool = False, stop: bo
     }
     how, seen = yield from _ask(client, "BrokerHeartbeat", HEARTBEAT_VERSION, body)
     if how != "ok":
-        if seen.get("code") in _REPLACED:
+        if seen.get("code") in _REPLACED and epoch is None:
             phantom.replace(incarnation(client, phantom.id, phantom.lives + 1))
         return how, report | {"error": seen["error"]}
     answer = seen["answer"]
@@ -256,7 +269,12 @@ def live(
     for phantom in phantoms:
         if phantom.quiet:
             phantom.quiet -= 1
+            if phantom.haunted != NO_EPOCH:
+                how, seen = yield from beat(client, phantom, epoch=phantom.haunted)
+                hows.append(how)
+                reports.append(seen)
             continue
+        phantom.haunted = NO_EPOCH
         if phantom.stopped and not stop:
             restart(client, phantom)
         if phantom.stopped:

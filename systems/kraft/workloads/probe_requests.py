@@ -348,11 +348,17 @@ def _described(name: str, choose: Choose, client: ClientState, timeout_ms: int) 
     names = [name, _known(name, choose, client)][: choose(3, "names")]
     # As if the page before had ended there; the topic may be deleted, or not requested.
     at = (name, _known(name, choose, client), f"{PREFIX}.")[choose(3, "cursor-topic")]
-    cursor = {"topic_name": at, "partition_index": choose(4, "cursor-index")}
+    cursor: Body | None = {"topic_name": at, "partition_index": choose(4, "cursor-index")}
+    topics = [{"name": each} for each in sorted(set(names))]
+    if choose(3, "cursor"):
+        cursor = None
+    page = client.memory.get("page")
+    if page is not None and choose(2, "next-page"):
+        topics, cursor = page
     body = {
-        "topics": [{"name": each} for each in sorted(set(names))],
+        "topics": topics,
         "response_partition_limit": (1, 3, 10, 2000)[choose(4, "limit")],
-        "cursor": cursor if choose(3, "cursor") == 0 else None,
+        "cursor": cursor,
     }
     return "DescribeTopicPartitions", 0, body
 

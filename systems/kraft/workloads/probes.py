@@ -92,6 +92,9 @@ def ask(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
         ended = refused_by_node(client, (unsure or codes)[0], node, write=write)
         ended.value = probe
         return ended
+    if api == "DescribeTopicPartitions":
+        following = answer.response["next_cursor"]
+        client.memory["page"] = None if following is None else (body["topics"], following)
     if probe["creates"] and codes == [errors.NONE]:
         known = client.memory.setdefault("asked", [])
         known.append(probe["name"])

@@ -47,6 +47,7 @@ DELETE_TOPICS_VERSION: Final = 6
 REASSIGN_VERSION: Final = 1
 ALTER_CONFIGS_VERSION: Final = 1
 TOPIC: Final = 2
+BROKER: Final = 4
 QUIET: Final = 14
 """Heartbeats that a broker skips: long enough for the controller's periodic tasks."""
 
@@ -140,10 +141,11 @@ class _Stage:
             self.epoch += 1
         return ended
 
-    def configure(self, setting: str, value: str) -> Steps:
-        """Set one of the topic's settings."""
+    def configure(self, setting: str, value: str, *, everywhere: bool = False) -> Steps:
+        """Set one of the topic's settings, or the default of the whole cluster."""
         config = {"name": setting, "config_operation": 0, "value": value}
-        resource = {"resource_type": TOPIC, "resource_name": self.name, "configs": [config]}
+        kind, name = (BROKER, "") if everywhere else (TOPIC, self.name)
+        resource = {"resource_type": kind, "resource_name": name, "configs": [config]}
         body = {"resources": [resource], "validate_only": False}
         api = "IncrementalAlterConfigs"
         return (yield from self.send(api, ALTER_CONFIGS_VERSION, body, "responses"))
@@ -218,19 +220,34 @@ def _shrunk(stage: _Stage) -> Steps:
 
 
 def _halted(stage: _Stage) -> Steps:
-    """Let a leader request its shutdown, and die before the controller permits it."""
+    """Let a leader die before the controller permits its shutdown, or a replica without a word.
+
+    In the second case an earlier process, which does not know that it was replaced, sends
+    heartbeats meanwhile.
+    """
     a, b, _ = stage.cast
     ended = yield from stage.create([a, b])
+    replaced = next((p for p in (a, b) if p.old_epochs), None)
+    if ended is None and replaced is not None and stage.choose(3, "replaced"):
+        replaced.haunted = replaced.old_epochs[-1]
+        replaced.quiet = 2 * QUIET  # More than most sessions.
+        return None
     return ended or (yield from stage.depart(a, stop=True))
 
 
 def _dropped(stage: _Stage) -> Steps:
-    """Replace the only replica in sync by one that leaves the ISR below the minimum."""
+    """Replace the only replica in sync by one that leaves the ISR below the minimum.
+
+    Or change that number for all topics of the cluster, which ends what made replicas eligible.
+    """
     a, b, c = stage.cast
     ended = yield from stage.keep_eligible()
     ended = ended or (yield from stage.create([a, b]))
     ended = ended or (yield from stage.configure("min.insync.replicas", "2"))
     ended = ended or (yield from stage.propose([a]))
+    if ended is None and stage.choose(3, "everywhere") == 0:
+        value = ("1", "2", "3")[stage.choose(3, "least")]
+        return (yield from stage.configure("min.insync.replicas", value, everywhere=True))
     ended = ended or (yield from stage.move([c, b]))
     return ended or (yield from stage.propose([a, c]))
 

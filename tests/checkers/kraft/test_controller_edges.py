@@ -417,8 +417,8 @@ def test_leaders_rotate_over_racks(leaders: tuple[int, ...], right: bool) -> Non
 SESSION, BLUR = 100, 4
 
 
-def departures(*beats: tuple[int, int]) -> Departures:
-    """Heartbeats of broker 3, epoch 7, to node 1: (sent, answered)."""
+def departures(*beats: tuple[int, int], rate: int = 1) -> Departures:
+    """Heartbeats of broker 3, epoch 7, to node 1: (sent, answered). Its clock has this ``rate``."""
     messages = [
         SimpleNamespace(
             request={"broker_id": 3, "broker_epoch": 7, "current_metadata_offset": place},
@@ -426,24 +426,35 @@ def departures(*beats: tuple[int, int]) -> Departures:
         )
         for place, (sent, answered) in enumerate(beats)
     ]  # fmt: skip
-    evidence: Any = SimpleNamespace(of=lambda _: messages)
+    evidence: Any = SimpleNamespace(
+        of=lambda _: messages, name=lambda node: f"n{node}",
+        after=lambda _, since, span: since + span // rate,
+    )  # fmt: skip
     return Departures(evidence, history_of(), SESSION, BLUR)
 
 
 @pytest.mark.parametrize(
-    ("before", "sent", "answered", "judged"),
+    ("before", "sent", "answered", "judged", "rate"),
     [
-        (None, 59, 60, False),
-        (0, 59, 60, True),
-        (0, 60, 61, False),
-        (10, 20, 39, True),
-        (10, 20, 40, False),
+        (None, 59, 60, False, 1),
+        (0, 59, 60, True, 1),
+        (0, 60, 61, False, 1),
+        (10, 20, 39, True, 1),
+        (10, 20, 40, False, 1),
+        (0, 29, 30, True, 2),
+        (0, 30, 31, False, 2),
+        (10, 20, 30, False, 2),
     ],
 )
 def test_a_shutdown_is_judged_while_the_session_cannot_have_ended(
-    monkeypatch: pytest.MonkeyPatch, before: int | None, sent: int, answered: int, judged: bool
+    monkeypatch: pytest.MonkeyPatch,
+    before: int | None,
+    sent: int,
+    answered: int,
+    judged: bool,
+    rate: int,
 ) -> None:
-    found = departures()
+    found = departures(rate=rate)
     monkeypatch.setattr(found, "_gone", lambda _: "too early")
     body = {"broker_id": 3, "broker_epoch": 7, "want_shut_down": False}
     if before is not None:

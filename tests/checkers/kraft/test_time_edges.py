@@ -110,8 +110,31 @@ def test_i24_a_broker_reports_an_offset_below_the_end_of_what_it_has_applied(
 def test_c16_a_silent_broker_is_fenced_by_its_deadline(end: int, last: int, wrong: bool) -> None:
     """The last contact was at 2, the deadline is 10 later."""
     reign = sessions._Reign("n1", 0, last, event(0))
-    judged = breaks(sessions._judge, evidence(), 3, [1, 2], (0, end), [reign], 10)
+    judged = breaks(sessions._judge, evidence(), (3, 7), [1, 2], (0, end), [reign], 10)
     assert judged == ["C16"] * wrong
+
+
+@pytest.mark.parametrize(
+    ("api", "epoch", "wrong"),
+    [("BrokerHeartbeat", 7, False), ("BrokerHeartbeat", 6, True), ("BrokerRegistration", 6, False)],
+)
+def test_c16_heartbeats_of_a_replaced_process_are_no_contact(
+    api: str, epoch: int, wrong: bool
+) -> None:
+    """A broker of epoch 7 is unfenced at once and never fenced."""
+    body: dict[str, Any] = {"broker_id": 3}
+    if api == "BrokerHeartbeat":
+        body |= {"broker_epoch": epoch}
+    requests = [message(api, at * SECOND, at * SECOND, request=body) for at in range(1, 60)]
+    claim, unfenced, last = event(0), event(SECOND), event(59 * SECOND)
+    batches = {(0, 1): thing(event=unfenced), (9, 1): thing(event=last)}
+    committed = {0: thing(id=(0, 1), event=unfenced), 9: thing(id=(9, 1), event=last)}
+    known = evidence(
+        requests,
+        trace={"chain": thing(batches=batches, committed=committed), "claims": [claim]},
+        derived={"controller": thing(brokers=thing(states=[(0, 3, 7, True)], fenced=[]))},
+    )
+    assert breaks(sessions.check, known) == ["C16"] * wrong
 
 
 def test_the_last_write_of_an_epoch_is_that_of_its_last_batch() -> None:

@@ -90,3 +90,20 @@ def test_most_operations_of_the_workload_are_probes() -> None:
     asked = [each for each in planned if each.f == "ask"]
     assert len(asked) * 3 > len(planned)
     assert planned[0] == WORKLOAD.plan(7, 0, 0)
+
+
+def test_the_next_page_of_partitions_is_asked_for(
+    client: ClientState, drive: Any, script: Any
+) -> None:
+    client.gateways = ("b1",)
+    cursor = {"topic_name": "p0-3", "partition_index": 2}
+    probe = {"kind": "described", "name": f"{PREFIX}0-1", "creates": False}
+    page = {"topics": [], "next_cursor": cursor}
+    assert drive(WORKLOAD, "ask", script(page), value=probe).type == "ok"
+    requests = [PROBES["described"](f"{PREFIX}0-9", chosen(n), client, 1000) for n in range(20)]
+    bodies = [request[2] for request in requests if request is not None]
+    following = [body for body in bodies if body["cursor"] == cursor]
+    assert following
+    assert all(body["topics"] == client.memory["page"][0] for body in following)
+    assert drive(WORKLOAD, "ask", script(page | {"next_cursor": None}), value=probe).type == "ok"
+    assert client.memory["page"] is None

@@ -10,7 +10,7 @@ from kraftwreck.harness.client import Answer
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.systems.kraft.requests import ClientState
 from kraftwreck.systems.kraft.workloads.partitions import WORKLOAD
-from kraftwreck.systems.kraft.workloads.phantoms import phantoms_of
+from kraftwreck.systems.kraft.workloads.phantoms import NO_EPOCH, phantoms_of
 from kraftwreck.systems.kraft.workloads.probe_requests import PREFIX
 from kraftwreck.systems.kraft.workloads.stories import STORIES, story_of
 
@@ -188,3 +188,52 @@ def test_a_story_forbids_to_resize_only_where_it_keeps_the_number_of_replicas(
                     assert len(wanted) == factor
                 factor = factor if wanted is None else len(wanted)
     assert forbidden
+
+
+def asked_for(drive: Any, script: Any, kind: str, number: int) -> list[Any]:
+    cluster = Cluster(script)
+    probe = {"kind": kind, "name": f"{PREFIX}-story{number}-1", "creates": True}
+    drive(WORKLOAD, "ask", cluster, value=probe)
+    return list(cluster.calls)
+
+
+def test_a_replaced_process_sends_the_heartbeats_of_a_silent_broker(
+    drive: Any, script: Any, alive: ClientState
+) -> None:
+    class Strict(Cluster):
+        def answer(self, call: Any) -> Any:
+            if call.api == "BrokerHeartbeat" and call.body["broker_epoch"] == 3:
+                self._script.answers.append({"error_code": errors.STALE_BROKER_EPOCH})
+                return self._script.answer(call)
+            return super().answer(call)
+
+    first = phantoms_of(alive)[0]
+    first.old_epochs = [3]
+    for number in range(20):
+        asked_for(drive, script, "story-halted", number)
+        if first.haunted != NO_EPOCH:
+            break
+        first.quiet, first.epoch, first.old_epochs = 0, 10, [3]  # It was stopped instead.
+    assert first.haunted == 3 and first.quiet > 1
+    silent = first.quiet
+    for _ in range(silent + 1):
+        drive(WORKLOAD, "beat", cluster := Strict(script), value="serve")
+        beats = [c.body for c in cluster.calls if c.api == "BrokerHeartbeat"]
+        assert beats[0]["broker_id"] == 1000
+        assert beats[0]["broker_epoch"] == (3 if silent > 0 else 10)
+        silent -= 1
+    assert (first.epoch, first.quiet, first.haunted) == (10, 0, NO_EPOCH)
+
+
+def test_the_number_of_replicas_in_sync_is_also_changed_for_all_topics(
+    drive: Any, script: Any, alive: ClientState
+) -> None:
+    changed = [
+        (resource["resource_type"], resource["resource_name"])
+        for number in range(20)
+        for call in asked_for(drive, script, "story-dropped", number)
+        if call.api == "IncrementalAlterConfigs"
+        for resource in call.body["resources"]
+    ]
+    assert (4, "") in changed
+    assert {kind for kind, name in changed if name} == {2}
