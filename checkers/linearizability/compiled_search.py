@@ -21,6 +21,8 @@ from kraftwreck.histories.operation import OK
 MAX_OPEN = 64
 _SLICE = 200_000
 _STUCK = 64
+_ROOM = 1 << 8
+"""Rows of each array at first; the kernel asks for more."""
 _RUN: Any = kernel.run
 _REHASH: Any = kernel.rehash
 _MEASURE: Any = kernel.measure
@@ -145,13 +147,12 @@ class CompiledSearch:
         self.stuck = np.zeros(_STUCK, np.int64)
         spans = np.zeros((levels, 3), np.int64)
         spans[0, kernel.TAIL] = 1
-        room = 1 << min(max(8, (4 * levels).bit_length()), 16)
-        queue: Any = np.zeros((room, 4), np.int64)
+        queue: Any = np.zeros((_ROOM, 4), np.int64)
         queue[0, [kernel.STATE, kernel.ORDER]] = [self._problem.initial, -1]
-        vectors: Any = np.zeros((max(room >> 4, 4 * groups, 16), groups), np.uint16)
-        trail: Any = np.zeros((room, 2), np.int64)
-        seen: Any = _empty(room)
-        entries: Any = np.zeros((room, 2), np.int64)
+        vectors: Any = np.zeros((_ROOM, groups), np.uint16)
+        trail: Any = np.zeros((_ROOM, 2), np.int64)
+        seen: Any = _empty(_ROOM)
+        entries: Any = np.zeros((_ROOM, 2), np.int64)
         while True:
             code = _RUN(
                 _SLICE, self.scalars, self.stuck, spans, queue, vectors, trail, seen, entries,
@@ -166,13 +167,12 @@ class CompiledSearch:
                 vectors = _doubled(vectors)
             elif code == kernel.ROOM_TRAIL:
                 trail = _doubled(trail)
+            elif code == kernel.ROOM_ENTRIES:
+                entries = _doubled(entries)
             elif code == kernel.ROOM_SEEN:
-                if 2 * (self.scalars[kernel.FILLED] + 2) > len(seen):
-                    larger = _empty(2 * len(seen))
-                    _REHASH(seen, larger)
-                    seen = larger
-                else:
-                    entries = _doubled(entries)
+                larger = _empty(2 * len(seen))
+                _REHASH(seen, larger)
+                seen = larger
             used = sum(array.nbytes for array in (queue, vectors, trail, seen, entries))
             if used > self._memory:
                 return f"no decision in {self._memory >> 20} MiB"

@@ -15,7 +15,7 @@ from numba import njit
 ANY, PRESENT, SAME, UNKNOWN = -1, -2, -1, -3
 """Values have codes from 0 on. ``UNKNOWN`` is a state: a value that may be any other."""
 MORE, VALID, INVALID = 0, 1, 2
-ROOM_QUEUE, ROOM_VECTORS, ROOM_TRAIL, ROOM_SEEN = 3, 4, 5, 6
+ROOM_QUEUE, ROOM_VECTORS, ROOM_TRAIL, ROOM_ENTRIES, ROOM_SEEN = 3, 4, 5, 6, 7
 DEPTH, STEPS, VECTORS, TRAIL, DEEPEST, BEST, ENTRIES, FILLED, STATES = range(9)
 SCALARS = 9
 
@@ -123,7 +123,9 @@ def _room(
         return ROOM_VECTORS
     if scalars[TRAIL] + max(groups, 2 * reads + writes + 1) > len(trail):
         return ROOM_TRAIL
-    if scalars[ENTRIES] + 2 > len(entries) or 2 * (scalars[FILLED] + 2) > len(seen):
+    if scalars[ENTRIES] + 2 > len(entries):
+        return ROOM_ENTRIES
+    if 2 * (scalars[FILLED] + 2) > len(seen):
         return ROOM_SEEN
     return MORE
 

@@ -19,7 +19,7 @@ from tests.checkers.rows import Row, did, history
 pytestmark = pytest.mark.interpreted  # It replaces constants of modules.
 
 CAS = Register("cas-register")
-ROOMS = ("QUEUE", "VECTORS", "TRAIL", "SEEN")
+ROOMS = ("QUEUE", "VECTORS", "TRAIL", "SEEN", "ENTRIES")
 
 
 def at_once(count: int, last: list[int]) -> list[Call]:
@@ -71,7 +71,7 @@ def interpreted(function: Any) -> Any:
     return np.errstate(over="ignore")(getattr(function, "py_func", function))
 
 
-QUEUE, VECTORS, TRAIL, SEEN = (getattr(search_kernel, f"ROOM_{name}") for name in ROOMS)
+QUEUE, VECTORS, TRAIL, SEEN, ENTRIES = (getattr(search_kernel, f"ROOM_{name}") for name in ROOMS)
 
 
 def room(
@@ -89,7 +89,7 @@ def test_a_step_has_room_for_the_most_that_it_may_write_and_no_less() -> None:
     # Five writes and a completion; three groups; two reads twice, and the six; two places.
     exact = (16, 13, 20, 24, 12)
     assert room(*exact) == search_kernel.MORE
-    for place, lacking in enumerate((QUEUE, VECTORS, TRAIL, SEEN, SEEN)):
+    for place, lacking in enumerate((QUEUE, VECTORS, TRAIL, SEEN, ENTRIES)):
         less = [length - (place == at) for at, length in enumerate(exact)]
         assert room(*less) == lacking
     # Nine groups write more than the five writes, but less than no write would with its reads.

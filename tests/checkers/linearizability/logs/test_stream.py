@@ -77,6 +77,15 @@ def test_operations_that_contradict_an_append_are_named(row: Row, kind: str | No
     assert (found and found[0]) == kind
 
 
+@pytest.mark.parametrize(("offset", "kind"), [(3, "order"), (4, None)])
+def test_nothing_is_read_only_above_the_appends_that_have_ended(
+    offset: int, kind: str | None
+) -> None:
+    rows: list[Row] = [(0, "invoke", "append", 10, None), (0, "ok", "append", 10, 3)]
+    found = fault([*rows, (1, "invoke", "read", None, None), (1, "ok", "read", None, offset)])
+    assert (found and found[0]) == kind
+
+
 def test_an_append_of_minus_one_is_not_taken_for_nothing() -> None:
     rows: list[Row] = [
         (0, "invoke", "append", -1, None),
