@@ -49,12 +49,13 @@ def test_an_append_that_never_ended_is_placed_where_it_was_seen() -> None:
     assert fault(APPENDED) is None
 
 
-def test_an_append_that_never_ended_cannot_precede_an_earlier_one() -> None:
+@pytest.mark.parametrize("before", [3, 5])
+def test_an_append_that_never_ended_cannot_precede_an_earlier_one(before: int) -> None:
     late: list[Row] = [(2, "invoke", "append", 12, None), (3, "invoke", "read", None, None)]
     assert fault([*APPENDED, *late, (3, "ok", "read", 12, 2)]) is None
     low: list[Row] = [
         (0, "invoke", "append", 10, None),
-        (0, "ok", "append", 10, 5),
+        (0, "ok", "append", 10, before),
         (2, "invoke", "append", 12, None),
         (3, "invoke", "read", None, None),
         (3, "ok", "read", 12, 2),
