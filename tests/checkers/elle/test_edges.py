@@ -19,7 +19,7 @@ from kraftwreck.checkers.elle.binding import Limits
 from kraftwreck.checkers.elle.components import tangled
 from kraftwreck.checkers.elle.explain import op_text
 from kraftwreck.checkers.elle.files import read_history_file
-from kraftwreck.checkers.elle.reading import Numbering, read_transactions
+from kraftwreck.checkers.elle.reading import Numbering, as_numbers, read_transactions
 from kraftwreck.checkers.elle.transactions import TransactionError
 from kraftwreck.histories.operation import Op
 from kraftwreck.histories.tables import HISTORY_SCHEMA, HistoryError, to_table
@@ -441,6 +441,10 @@ def test_an_invocation_may_have_happened_if_its_answer_repeats_nothing() -> None
         for at, (process, kind, value) in enumerate(rows)
     ]
     assert "garbage-read" not in found(ops)
+
+
+def test_a_part_of_a_column_is_read_from_where_it_begins() -> None:
+    assert as_numbers(pa.array(range(100, 109)).slice(2, 3)).tolist() == [102, 103, 104]
 
 
 # --- the limits of elle-cli ---------------------------------------------------------------------
