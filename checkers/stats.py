@@ -8,6 +8,7 @@ rare states, such as cancelling a reassignment, and a refusal is a test as well.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from kraftwreck.checkers.calls import Call
@@ -48,8 +49,5 @@ def _with_rate(counts: dict[str, int]) -> dict[str, Any]:
 
 def _errors(calls: list[Call]) -> dict[str, int]:
     """Return the ten most frequent errors."""
-    errors: dict[str, int] = {}
-    for call in calls:
-        if call.error is not None:
-            errors[call.error] = errors.get(call.error, 0) + 1
+    errors = Counter(call.error for call in calls if call.error is not None)
     return dict(sorted(errors.items(), key=lambda item: (-item[1], item[0]))[:10])

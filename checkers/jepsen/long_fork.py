@@ -8,7 +8,7 @@ that the other sees. Option ``group-size``: how many keys every read has (else a
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 from kraftwreck.checkers.jepsen.judgement import Judgement, Options, name, unknown
@@ -110,7 +110,6 @@ def _forks(
         return []
     return [
         (first[a], first[b]) if first[a].index < first[b].index else (first[b], first[a])
-        for position, a in enumerate(ordered)
-        for b in ordered[position + 1 :]
+        for a, b in combinations(ordered, 2)
         if a & b != a
     ]

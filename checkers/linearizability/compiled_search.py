@@ -21,6 +21,8 @@ from kraftwreck.histories.operation import OK
 MAX_OPEN = 64
 _SLICE = 200_000
 _STUCK = 64
+_ROOM = 1 << 8
+"""Rows of each array at first; the kernel asks for more."""
 _RUN: Any = kernel.run
 _REHASH: Any = kernel.rehash
 _MEASURE: Any = kernel.measure
@@ -33,7 +35,7 @@ Ints = npt.NDArray[np.int64]
 class Problem:
     """Calls by position: moments of begin and end (-1: indeterminate), need and result.
 
-    States are codes below ``states``; a need may also be ``kernel.ANY`` or
+    A state is the code of a value, or ``kernel.UNKNOWN``. A need may also be ``kernel.ANY`` or
     ``kernel.PRESENT`` (any but 0), a result ``kernel.SAME``.
     """
 
@@ -42,7 +44,6 @@ class Problem:
     need: Ints
     result: Ints
     initial: int
-    states: int
 
 
 class Coded:
@@ -64,7 +65,7 @@ class Coded:
             np.int64,
         ).reshape(len(items), 4)
         start, end, need, result = (np.ascontiguousarray(column) for column in columns.T)
-        self.problem = Problem(start, end, need, result, initial, len(self._codes))
+        self.problem = Problem(start, end, need, result, initial)
 
     def _code(self, state: Hashable) -> int:
         return self._codes.setdefault(state, len(self._codes))
@@ -103,10 +104,9 @@ class CompiledSearch:
         """Write the tables of the calls open at each completion."""
         need, result = self._problem.need, self._problem.result
         doubtful = np.flatnonzero(~certain)
-        wide = self._problem.states + 2
-        effects = (need[doubtful] + 2) * wide + result[doubtful] + 1
+        effects = np.stack([need[doubtful], result[doubtful]], axis=1)
         kinds, first, of, sizes = np.unique(
-            effects, return_index=True, return_inverse=True, return_counts=True
+            effects, axis=0, return_index=True, return_inverse=True, return_counts=True
         )
         # In the order of their first occurrence, as in plain Python.
         rank = np.argsort(first, kind="stable")
@@ -131,7 +131,7 @@ class CompiledSearch:
             _table(self.positions, level_bit, need, result),
             self._read_from, _table(self._read_at, read_bit, need, result),
             self._write_from, _table(self._write_at, write_bit, need, result),
-            self._group_from, kinds // wide - 2, kinds % wide - 1, member_level,
+            self._group_from, *np.ascontiguousarray(kinds.T), member_level,
         )  # fmt: skip
 
     def run(
@@ -144,21 +144,19 @@ class CompiledSearch:
         self.trail: Any = np.zeros((0, 2), np.int64)
         if not levels:
             return True
-        states = self._problem.states
         self.stuck = np.zeros(_STUCK, np.int64)
         spans = np.zeros((levels, 3), np.int64)
         spans[0, kernel.TAIL] = 1
-        room = 1 << min(max(8, (4 * levels).bit_length()), 16)
-        queue: Any = np.zeros((room, 4), np.int64)
+        queue: Any = np.zeros((_ROOM, 4), np.int64)
         queue[0, [kernel.STATE, kernel.ORDER]] = [self._problem.initial, -1]
-        vectors: Any = np.zeros((max(room >> 4, 4 * groups, 16), groups), np.uint16)
-        trail: Any = np.zeros((room, 2), np.int64)
-        seen: Any = _empty(room)
-        entries: Any = np.zeros((room, 2), np.int64)
+        vectors: Any = np.zeros((_ROOM, groups), np.uint16)
+        trail: Any = np.zeros((_ROOM, 2), np.int64)
+        seen: Any = _empty(_ROOM)
+        entries: Any = np.zeros((_ROOM, 2), np.int64)
         while True:
             code = _RUN(
-                _SLICE, states, self.scalars, self.stuck, spans, queue, vectors, trail, seen,
-                entries, *self._fixed,
+                _SLICE, self.scalars, self.stuck, spans, queue, vectors, trail, seen, entries,
+                *self._fixed,
             )  # fmt: skip
             self.trail = trail
             if code in (kernel.VALID, kernel.INVALID):
@@ -169,13 +167,12 @@ class CompiledSearch:
                 vectors = _doubled(vectors)
             elif code == kernel.ROOM_TRAIL:
                 trail = _doubled(trail)
+            elif code == kernel.ROOM_ENTRIES:
+                entries = _doubled(entries)
             elif code == kernel.ROOM_SEEN:
-                if 2 * (self.scalars[kernel.FILLED] + 2) > len(seen):
-                    larger = _empty(2 * len(seen))
-                    _REHASH(seen, states, larger)
-                    seen = larger
-                else:
-                    entries = _doubled(entries)
+                larger = _empty(2 * len(seen))
+                _REHASH(seen, larger)
+                seen = larger
             used = sum(array.nbytes for array in (queue, vectors, trail, seen, entries))
             if used > self._memory:
                 return f"no decision in {self._memory >> 20} MiB"
@@ -222,8 +219,8 @@ def _table(calls: Ints, bits: Any, need: Ints, result: Ints) -> Ints:
 
 def _empty(size: int) -> Ints:
     """Return a hash table of places without any."""
-    table = np.zeros((size, 3), np.int64)
-    table[:, kernel.KEY] = -1
+    table = np.zeros((size, 4), np.int64)
+    table[:, kernel.PLACE] = -1
     return table
 
 

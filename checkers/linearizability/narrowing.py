@@ -108,17 +108,14 @@ class _Narrowing:
         end = np.where(core[chosen], problem.end[chosen], -1)
         initial = problem.initial
         if not whole:
-            # One more state, of an unknown value, which may stand for any other.
-            initial = problem.states
+            initial = kernel.UNKNOWN
             values = np.unique(np.append(need[need >= 0], 0))
             none = np.full(len(values), -1, np.int64)
             start = np.concatenate([none, start])
             end = np.concatenate([none, end])
             need = np.concatenate([np.full(len(values), initial, np.int64), need])
             result = np.concatenate([values, result])
-        search = CompiledSearch(
-            Problem(start, end, need, result, initial, problem.states + 1), _MEMORY
-        )
+        search = CompiledSearch(Problem(start, end, need, result, initial), _MEMORY)
         if search.max_open > MAX_OPEN:
             return False
         impossible = search.run(until, None, self._seconds) is False

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-ANY, PRESENT, SAME = -1, -2, -1
+ANY, PRESENT, SAME, UNKNOWN = -1, -2, -1, -3
+"""Values have codes from 0 on. ``UNKNOWN`` is a state: a value that may be any other."""
 MORE, VALID, INVALID = 0, 1, 2
-ROOM_QUEUE, ROOM_VECTORS, ROOM_TRAIL, ROOM_SEEN = 3, 4, 5, 6
+ROOM_QUEUE, ROOM_VECTORS, ROOM_TRAIL, ROOM_ENTRIES, ROOM_SEEN = 3, 4, 5, 6, 7
 DEPTH, STEPS, VECTORS, TRAIL, DEEPEST, BEST, ENTRIES, FILLED, STATES = range(9)
 SCALARS = 9
 
@@ -28,9 +29,9 @@ HEAD, TAIL, LOW = range(3)
 the next configuration to continue by indeterminate calls."""
 BEFORE = 1
 """Column of the trail beside CALL: the row of the call before. Orders share their beginnings."""
-KEY, EARLY, FIRST = range(3)
-"""Columns of the hash table of places: level and state, the calls placed early, and the first of
-the entries."""
+PLACE, STATE_THERE, EARLY, FIRST = range(4)
+"""Columns of the hash table: a place of the search (-1: none), the state there, the calls placed
+early, and the first of the entries."""
 NEXT = 1
 """Column of the entries: the next one of the same place. The other column is a row of
 ``vectors``."""
@@ -45,35 +46,36 @@ def _mix(place: int, state: int, mask: int) -> Any:
 
 
 @njit(cache=True)
-def _slot(seen: Any, key: int, place: int, state: int, mask: int) -> Any:
+def _slot(seen: Any, place: int, state: int, mask: int) -> Any:
     """Return the index in the table of a place of the search, known or new."""
     size = len(seen) - 1
     at = np.int64(_mix(place, state, mask) & np.uint64(size))
-    while seen[at, KEY] >= 0 and (seen[at, KEY] != key or seen[at, EARLY] != mask):
+    while seen[at, PLACE] >= 0 and (
+        seen[at, PLACE] != place or seen[at, STATE_THERE] != state or seen[at, EARLY] != mask
+    ):
         at = (at + 1) & size
     return at
 
 
 @njit(cache=True)
-def rehash(seen: Any, states: int, larger: Any) -> None:
+def rehash(seen: Any, larger: Any) -> None:
     """Fill the empty table ``larger`` from ``seen``."""
     for at in range(len(seen)):
-        key = seen[at, KEY]
-        if key >= 0:
-            to = _slot(larger, key, key // states, key % states, seen[at, EARLY])
-            larger[to] = seen[at]
+        place = seen[at, PLACE]
+        if place >= 0:
+            larger[_slot(larger, place, seen[at, STATE_THERE], seen[at, EARLY])] = seen[at]
 
 
 @njit(cache=True)
 def _fresh(
     scalars: Any, seen: Any, entries: Any, vectors: Any,
-    states: int, place: int, state: int, mask: int, counts: int,
+    place: int, state: int, mask: int, counts: int,
 ) -> bool:  # fmt: skip
     """Remember a configuration; False if a known one used at most as many calls."""
-    key = place * states + state
-    at = _slot(seen, key, place, state, mask)
-    if seen[at, KEY] < 0:
-        seen[at, KEY], seen[at, EARLY], seen[at, FIRST] = key, mask, -1
+    at = _slot(seen, place, state, mask)
+    if seen[at, PLACE] < 0:
+        seen[at, PLACE], seen[at, STATE_THERE] = place, state
+        seen[at, EARLY], seen[at, FIRST] = mask, -1
         scalars[FILLED] += 1
     entry = seen[at, FIRST]
     while entry >= 0:
@@ -121,7 +123,9 @@ def _room(
         return ROOM_VECTORS
     if scalars[TRAIL] + max(groups, 2 * reads + writes + 1) > len(trail):
         return ROOM_TRAIL
-    if scalars[ENTRIES] + 2 > len(entries) or 2 * (scalars[FILLED] + 2) > len(seen):
+    if scalars[ENTRIES] + 2 > len(entries):
+        return ROOM_ENTRIES
+    if 2 * (scalars[FILLED] + 2) > len(seen):
         return ROOM_SEEN
     return MORE
 
@@ -221,8 +225,8 @@ def _reached(scalars: Any, stuck: Any, level: int, state: int, order: int) -> No
 
 @njit(cache=True)
 def run(
-    budget: int, states: int, scalars: Any, stuck: Any, spans: Any, queue: Any, vectors: Any,
-    trail: Any, seen: Any, entries: Any,
+    budget: int, scalars: Any, stuck: Any, spans: Any, queue: Any, vectors: Any, trail: Any,
+    seen: Any, entries: Any,
     completions: Any, read_from: Any, reads: Any, write_from: Any, writes: Any,
     group_from: Any, group_need: Any, group_result: Any, group_level: Any,
 ) -> int:  # fmt: skip
@@ -257,7 +261,7 @@ def run(
         state, mask = queue[at, STATE], queue[at, MASK]
         counts, order = queue[at, COUNTS], queue[at, ORDER]
         mask, order = _place_reads(scalars, trail, reads, read, past_reads, state, mask, order)
-        if not _fresh(scalars, seen, entries, vectors, states, 2 * level, state, mask, counts):
+        if not _fresh(scalars, seen, entries, vectors, 2 * level, state, mask, counts):
             queue[at, COUNTS] = -1
             continue
         queue[at, MASK], queue[at, ORDER] = mask, order
@@ -281,8 +285,7 @@ def run(
             scalars[BEST] = next_order
             return VALID
         _reached(scalars, stuck, level + 1, next_state, next_order)
-        if _fresh(scalars, seen, entries, vectors, states, 2 * level + 1, next_state, next_mask,
-                  counts):  # fmt: skip
+        if _fresh(scalars, seen, entries, vectors, 2 * level + 1, next_state, next_mask, counts):
             spans[level + 1, HEAD] = spans[level + 1, LOW] = tail
             spans[level + 1, TAIL] = _push(queue, tail, next_state, next_mask, counts, next_order)
             scalars[DEPTH] = level + 1

@@ -115,7 +115,7 @@ FAULTS: list[Fault] = [
     ("linearizability/search_kernel.py", "and group_level[member] <= level", "", SEARCH),
     ("linearizability/search_kernel.py", "better = False", "better = True", SEARCH),
     ("linearizability/search_kernel.py", "next_mask = mask ^ bit", "next_mask = mask", SEARCH),
-    ("linearizability/narrowing.py", "initial = problem.states",
+    ("linearizability/narrowing.py", "initial = kernel.UNKNOWN",
      "initial = problem.initial", NARROW),
     ("linearizability/narrowing.py", "reaches = (problem.end < 0) | (problem.end >= open_from)",
      "reaches = problem.end >= open_from", NARROW),

@@ -105,7 +105,15 @@ def test_sixty_characters_of_a_value_are_shown(length: int, whole: bool) -> None
     run.members = members_of(1, "a" * length)
     (anomaly,) = check_members(run).anomalies
     assert ("…" not in anomaly.explanation) is whole
-    assert ("a" * length in anomaly.explanation) is whole
+    shown = f'"{"a" * 58}"' if whole else f'"{"a" * 58}…'
+    assert f"0: n1 has {shown}, n2 has" in anomaly.explanation
+
+
+@pytest.mark.parametrize(("count", "valid"), [(1, "unknown"), (2, True)])
+def test_two_members_with_one_state_are_enough_to_compare(count: int, valid: Any) -> None:
+    run = RunData.from_memory([], [], [], [], {})
+    run.members = {f"n{number}": Member(7, "a") for number in range(count)}
+    assert check_members(run).valid == valid
 
 
 def test_a_clock_that_stands_still_is_refused() -> None:

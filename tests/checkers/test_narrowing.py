@@ -91,6 +91,14 @@ def test_writes_that_may_have_happened_are_named_separately() -> None:
     assert "with or without cas [5,0]" in explain("null", outcome)
 
 
+def test_a_write_that_ends_inside_the_first_operation_is_one_that_may_have_happened() -> None:
+    rows: list[Row] = [*did(0, "write", 0), *did(0, "write", 1), (1, "invoke", "write", 7)]
+    rows += [(2, "invoke", "read", None), (1, "ok", "write", 7), (2, "ok", "read", 7)]
+    outcome = told(CAS, history([*rows, *did(2, "read", 1), *did(0, "write", 2)]))
+    assert [call.value for call in outcome.core] == [7, 1]
+    assert [call.argument for call in outcome.helpers] == [7]
+
+
 def test_the_initial_value_counts_where_the_history_begins() -> None:
     outcome = told(CAS, history([*did(0, "cas", [None, 2]), *did(0, "cas", [None, 2])]))
     assert not outcome.whole

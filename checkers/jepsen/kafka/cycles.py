@@ -102,9 +102,7 @@ def _realtime(operations: list[Operation]) -> tuple[list[Edge], int]:
             continue
         if operation.type == "ok":
             moment += 1
-            edges.append((operation.number, moment))
-            if moment > chain + 1:
-                edges.append((moment - 1, moment))
+            edges += [(moment - 1, moment), (operation.number, moment)]
     edges += [(moment_before, number) for number, moment_before in began.items()]
     return (edges if began else []), chain
 

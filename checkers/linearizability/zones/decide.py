@@ -234,7 +234,8 @@ def _levels(
     never = operations.never
     with_reads = member[clusters.read[member]]
     cluster = np.concatenate([member, with_reads])
-    level = np.concatenate([2 * depth[member], 2 * depth[with_reads] + 1])
+    # Of two equal places the first one stays first: a mutator comes before the reads of its value.
+    level = np.concatenate([depth[member], depth[with_reads]])
     starts = np.concatenate([start[member], clusters.last_start[with_reads]])
     ends = np.concatenate([end[member], clusters.first_end[with_reads]])
     order = np.lexsort((level, root[cluster]))
@@ -244,10 +245,10 @@ def _levels(
     rank = np.zeros(len(roots), np.int64)
     rank[begins[1:]] = 1
     base = np.cumsum(rank) * (never + 3)
-    highest = np.maximum.accumulate(base + starts + 1)
-    before = np.concatenate([[0], highest[:-1]])
-    before[begins] = base[begins]
-    wrong = np.flatnonzero(base + ends + 1 < before)
+    reached = base + starts
+    before = np.concatenate([[0], np.maximum.accumulate(reached)[:-1]])
+    before[begins] = reached[begins]
+    wrong = np.flatnonzero(base + ends < before)
     _note(faults, "order", cluster[wrong], cluster[wrong])
     lo = np.full(len(root), never, np.int64)
     hi = np.full(len(root), -1, np.int64)
@@ -262,7 +263,7 @@ def _zones(operations: Operations, clusters: Clusters, blocks: Blocks, faults: l
     """Look for two blocks that must each come before the other (4)."""
     blocks_there = np.flatnonzero(blocks.depth == 0)
     base = clusters.key[blocks_there] * (operations.never + 3)
-    lo, hi = base + blocks.lo[blocks_there] + 1, base + blocks.hi[blocks_there] + 1
+    lo, hi = base + blocks.lo[blocks_there], base + blocks.hi[blocks_there]
     forward = lo < hi
     zones = blocks_there[forward]
     order = np.argsort(lo[forward], kind="stable")
@@ -285,7 +286,7 @@ def involved(operations: Operations, clusters: Clusters, blocks: Blocks) -> Flag
     """
     there = np.flatnonzero(blocks.depth == 0)
     base = clusters.key[there] * (operations.never + 3)
-    lo, hi = base + blocks.lo[there] + 1, base + blocks.hi[there] + 1
+    lo, hi = base + blocks.lo[there], base + blocks.hi[there]
     found = np.zeros(len(blocks.root), np.bool_)
     forward = lo < hi
     zones, inner = there[forward], there[~forward]

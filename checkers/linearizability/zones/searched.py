@@ -50,7 +50,7 @@ def search(
         first = calls(operations.start[phantoms[:1]])
         return Outcome(valid=False, order=[], stuck=first[0], window=first)
     end = np.where(certain, operations.end, -1)
-    problem = Problem(operations.start, end, need, result, 0, operations.values)
+    problem = Problem(operations.start, end, need, result, 0)
     found = CompiledSearch(problem, MEMORY)
     if found.max_open > MAX_OPEN:
         return None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kraftwreck.checkers.elle import check_transactions, orders, tokens
+from kraftwreck.checkers.elle import binding, check_transactions, orders, tokens
+from kraftwreck.checkers.elle.binding import Limits
 from kraftwreck.checkers.elle.components import tangled
 from kraftwreck.checkers.elle.explain import op_text
 from kraftwreck.checkers.elle.files import read_history_file
-from kraftwreck.checkers.elle.reading import Numbering, read_transactions
+from kraftwreck.checkers.elle.reading import Numbering, as_numbers, read_transactions
 from kraftwreck.checkers.elle.transactions import TransactionError
 from kraftwreck.histories.operation import Op
 from kraftwreck.histories.tables import HISTORY_SCHEMA, HistoryError, to_table
@@ -438,3 +441,38 @@ def test_an_invocation_may_have_happened_if_its_answer_repeats_nothing() -> None
         for at, (process, kind, value) in enumerate(rows)
     ]
     assert "garbage-read" not in found(ops)
+
+
+def test_a_part_of_a_column_is_read_from_where_it_begins() -> None:
+    assert as_numbers(pa.array(range(100, 109)).slice(2, 3)).tolist() == [102, 103, 104]
+
+
+# --- the limits of elle-cli ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("held", "ended"), [(125, False), (126, True)])
+def test_a_quarter_more_than_the_heap_may_be_held(
+    held: int, ended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+
+        def seen(group: int) -> int:
+            assert group == process.pid
+            assert process.stdin is not None
+            process.stdin.close()  # It ends after this look.
+            return held
+
+        monkeypatch.setattr(binding, "_held_megabytes", seen)
+        assert (binding._watch(process, Limits(seconds=60, megabytes=100)) is not None) is ended
+
+
+def test_the_memory_of_a_group_is_counted_in_mebibytes() -> None:
+    holding = "held = bytearray(b'x' * (64 << 20)); print('holds', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", holding],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"holds\n"
+        assert 64 <= binding._held_megabytes(process.pid) < 112
+        process.communicate(b"\n")

@@ -10,9 +10,10 @@ import networkx as nx
 import pytest
 
 from kraftwreck.checkers.catalogue import Settings, find
-from kraftwreck.checkers.jepsen.judgement import SHOWN, some
+from kraftwreck.checkers.jepsen.judgement import quantiles, some
 from kraftwreck.checkers.jepsen.kafka.cycles import _shortest
-from kraftwreck.histories.source import HistoryFile
+from kraftwreck.histories.events import Event
+from kraftwreck.histories.source import Events, HistoryFile
 
 
 def test_a_balance_of_zero_is_not_below_zero(judge: Any, done: Any) -> None:
@@ -20,9 +21,15 @@ def test_a_balance_of_zero_is_not_below_zero(judge: Any, done: Any) -> None:
     assert judge("bank", rows, accounts=[0, 1], total_amount=10).result.valid is True
 
 
-@pytest.mark.parametrize(("count", "more"), [(SHOWN, False), (SHOWN + 1, True)])
+@pytest.mark.parametrize(("count", "more"), [(16, False), (17, True)])
 def test_an_explanation_says_how_many_elements_it_leaves_out(count: int, more: bool) -> None:
     assert (f"({count} in all)" in some(range(count))) is more
+
+
+def test_the_last_quantile_is_the_greatest_value() -> None:
+    assert quantiles([7]) == dict.fromkeys(("0", "0.5", "0.95", "0.99", "1"), 7)
+    assert quantiles([8, 7]) == {"0": 7, "0.5": 8, "0.95": 8, "0.99": 8, "1": 8}
+    assert quantiles(range(1, 101)) == {"0": 1, "0.5": 51, "0.95": 96, "0.99": 100, "1": 100}
 
 
 def test_an_offset_at_the_last_event_is_not_repeated(tmp_path: Path) -> None:
@@ -123,6 +130,51 @@ def test_a_number_may_be_read_twice_and_a_lower_one_is_held_against_the_first(
     assert later.details["errors"] == [[{"op-index": 1}, {"op-index": 5}]]
 
 
+def test_of_all_values_read_before_the_greatest_one_counts(judge: Any, done: Any) -> None:
+    reads = [row for value in (1, 3, 2) for row in done(0, "read", None, value)]
+    report = judge("monotonic", reads, linearizable=True)
+    assert report.details["errors"] == [[{"op-index": 3}, {"op-index": 5}]]
+
+
+# --- elements of a set ----------------------------------------------------------------------------
+
+
+def at_times(*rows: tuple[str, str, Any, int]) -> Events:
+    """Return events of one process: type, kind, value, and nanoseconds."""
+    return Events(
+        [
+            Event(index=index, process=0, type=kind, f=f, value=value, time=time)  # type: ignore[arg-type]
+            for index, (kind, f, value, time) in enumerate(rows)
+        ]
+    )
+
+
+@pytest.mark.parametrize(("begun", "latency"), [(999_998, 0), (999_999, 1)])
+def test_an_element_appears_one_nanosecond_after_the_last_read_without_it_at_the_earliest(
+    begun: int, latency: int
+) -> None:
+    history = at_times(
+        ("invoke", "add", 1, 0), ("ok", "add", 1, 0),
+        ("invoke", "read", None, begun), ("ok", "read", [], 10**6),
+        ("invoke", "read", None, 10**7), ("ok", "read", [1], 10**7),
+    )  # fmt: skip
+    details = find("set-full").judge(history, Settings()).details
+    assert details["stable-latencies"]["1"] == latency
+
+
+@pytest.mark.parametrize(("begun", "latency"), [(999_998, 0), (999_999, 1)])
+def test_an_element_is_lost_one_nanosecond_after_the_last_read_with_it_at_the_earliest(
+    begun: int, latency: int
+) -> None:
+    history = at_times(
+        ("invoke", "add", 1, 0), ("ok", "add", 1, 0),
+        ("invoke", "read", None, begun), ("ok", "read", [1], 10**6),
+        ("invoke", "read", None, 10**7), ("ok", "read", [], 10**7),
+    )  # fmt: skip
+    details = find("set-full").judge(history, Settings()).details
+    assert details["lost-latencies"]["1"] == latency
+
+
 # --- sends and polls ------------------------------------------------------------------------------
 
 
@@ -166,6 +218,24 @@ def test_a_value_at_the_first_offset_proves_that_another_one_there_is_lost(judge
     (lost,) = judge("kafka", rows).details["errors"]["lost-write"]
     assert (lost["value"], lost["max-read-index"]) == (8, 0)
     assert lost["max-read"] == {"op-index": 5}
+
+
+def test_exactly_the_values_between_two_polls_are_skipped(judge: Any) -> None:
+    rows = [row for at in range(4) for row in sent(0, "x", at, 10 + at)]
+    rows += polled(1, "x", (0, 10), (1, 11), (2, 12), (3, 13))
+    errors = judge("kafka", [*rows, *polled(2, "x", (0, 10), (3, 13))]).details["errors"]
+    assert [error["skipped"] for error in errors["int-poll-skip"]] == [[11, 12]]
+
+
+@pytest.mark.parametrize("between", [0, 1, 2, 3])
+def test_a_value_polled_before_it_was_sent_is_a_cycle_whatever_happened_between(
+    judge: Any, between: int
+) -> None:
+    rows = polled(1, "x", (0, 7))
+    rows += [row for at in range(between) for row in sent(2, "y", at, at)]
+    errors = judge("kafka", [*rows, *sent(3, "x", 0, 7)]).details["errors"]
+    (cycle,) = errors["G1c-realtime"]
+    assert [step["type"] for step in cycle["steps"]] == ["wr", "realtime"]
 
 
 def edges(*pairs: tuple[int, int]) -> Any:

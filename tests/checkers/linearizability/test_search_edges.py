@@ -19,7 +19,7 @@ from tests.checkers.rows import Row, did, history
 pytestmark = pytest.mark.interpreted  # It replaces constants of modules.
 
 CAS = Register("cas-register")
-ROOMS = ("QUEUE", "VECTORS", "TRAIL", "SEEN")
+ROOMS = ("QUEUE", "VECTORS", "TRAIL", "SEEN", "ENTRIES")
 
 
 def at_once(count: int, last: list[int]) -> list[Call]:
@@ -55,7 +55,7 @@ def test_sixty_four_calls_may_be_open_at_a_time(monkeypatch: pytest.MonkeyPatch)
 def test_all_of_the_memory_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled_search, "_SLICE", 1)
     calls = at_once(2, [0, 1])
-    first = 256 * (4 + 2 + 3 + 2) * 8  # queue, trail, places and entries; nothing else is open
+    first = 256 * (4 + 2 + 4 + 2) * 8  # queue, trail, places and entries; nothing else is open
     assert judged(compiled(calls, first)) is True
     assert judged(compiled(calls, first - 1)) == "no decision in 0 MiB"
 
@@ -71,7 +71,7 @@ def interpreted(function: Any) -> Any:
     return np.errstate(over="ignore")(getattr(function, "py_func", function))
 
 
-QUEUE, VECTORS, TRAIL, SEEN = (getattr(search_kernel, f"ROOM_{name}") for name in ROOMS)
+QUEUE, VECTORS, TRAIL, SEEN, ENTRIES = (getattr(search_kernel, f"ROOM_{name}") for name in ROOMS)
 
 
 def room(
@@ -79,7 +79,7 @@ def room(
 ) -> Any:
     """Return what arrays of these lengths lack for a step with 2 reads, at 10 rows of each."""
     scalars = [10] * search_kernel.SCALARS
-    shapes = (queue, 4), (vectors, groups), (trail, 2), (seen, 3), (entries, 2)
+    shapes = (queue, 4), (vectors, groups), (trail, 2), (seen, 4), (entries, 2)
     return interpreted(search_kernel._room)(
         scalars, *(np.zeros(shape, np.int64) for shape in shapes), 10, 2, writes
     )
@@ -89,7 +89,7 @@ def test_a_step_has_room_for_the_most_that_it_may_write_and_no_less() -> None:
     # Five writes and a completion; three groups; two reads twice, and the six; two places.
     exact = (16, 13, 20, 24, 12)
     assert room(*exact) == search_kernel.MORE
-    for place, lacking in enumerate((QUEUE, VECTORS, TRAIL, SEEN, SEEN)):
+    for place, lacking in enumerate((QUEUE, VECTORS, TRAIL, SEEN, ENTRIES)):
         less = [length - (place == at) for at, length in enumerate(exact)]
         assert room(*less) == lacking
     # Nine groups write more than the five writes, but less than no write would with its reads.
@@ -102,18 +102,18 @@ def test_a_step_has_room_for_the_most_that_it_may_write_and_no_less() -> None:
 def test_rows_are_taken_one_after_the_other() -> None:
     scalars = [0] * search_kernel.SCALARS
     trail, entries = np.zeros((4, 2), np.int64), np.zeros((4, 2), np.int64)
-    seen, vectors = np.full((8, 3), -1, np.int64), np.zeros((4, 0), np.int64)
+    seen, vectors = np.full((8, 4), -1, np.int64), np.zeros((4, 0), np.int64)
     for row in range(3):
         assert interpreted(search_kernel._place)(scalars, trail, 7, -1) == row
-        assert interpreted(search_kernel._fresh)(scalars, seen, entries, vectors, 9, row, 0, 0, 0)
+        assert interpreted(search_kernel._fresh)(scalars, seen, entries, vectors, row, 0, 0, 0)
         assert scalars[search_kernel.ENTRIES] == scalars[search_kernel.FILLED] == row + 1
 
 
 def test_a_place_whose_slot_is_taken_gets_the_next_one() -> None:
-    seen = np.full((8, 3), -1, np.int64)
-    first = int(interpreted(search_kernel._slot)(seen, 5, 1, 0, 0))
-    seen[first] = 6, 0, 0  # Another place.
-    assert interpreted(search_kernel._slot)(seen, 5, 1, 0, 0) == (first + 1) % 8
+    seen = np.full((8, 4), -1, np.int64)
+    first = int(interpreted(search_kernel._slot)(seen, 5, 0, 0))
+    seen[first] = 6, 0, 0, 0  # Another place.
+    assert interpreted(search_kernel._slot)(seen, 5, 0, 0) == (first + 1) % 8
 
 
 def call_of(value: Any, start: int = 0) -> Call:

@@ -89,6 +89,7 @@ def test_an_append_that_never_ends_is_not_seen_before_it_began() -> None:
         ([*append(7, 0), *append(6, None)], None),
         ([*append(7, 0), *append(6, None), *append(8, 1)], "room"),
         ([*append(7, 0), *append(6, None), *append(8, 2)], None),
+        ([*append(7, 0), *append(8, 2), *append(6, None), *read("size", 3)], "hole"),
     ],
 )
 def test_every_offset_of_a_log_without_gaps_has_an_append(

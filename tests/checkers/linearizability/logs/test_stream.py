@@ -49,12 +49,13 @@ def test_an_append_that_never_ended_is_placed_where_it_was_seen() -> None:
     assert fault(APPENDED) is None
 
 
-def test_an_append_that_never_ended_cannot_precede_an_earlier_one() -> None:
+@pytest.mark.parametrize("before", [3, 5])
+def test_an_append_that_never_ended_cannot_precede_an_earlier_one(before: int) -> None:
     late: list[Row] = [(2, "invoke", "append", 12, None), (3, "invoke", "read", None, None)]
     assert fault([*APPENDED, *late, (3, "ok", "read", 12, 2)]) is None
     low: list[Row] = [
         (0, "invoke", "append", 10, None),
-        (0, "ok", "append", 10, 5),
+        (0, "ok", "append", 10, before),
         (2, "invoke", "append", 12, None),
         (3, "invoke", "read", None, None),
         (3, "ok", "read", 12, 2),
@@ -74,6 +75,15 @@ def test_an_append_that_never_ended_cannot_precede_an_earlier_one() -> None:
 def test_operations_that_contradict_an_append_are_named(row: Row, kind: str | None) -> None:
     asked = None if row[2] == "read" else 7
     found = fault([*APPENDED[:2], (1, "invoke", row[2], asked, None), row])
+    assert (found and found[0]) == kind
+
+
+@pytest.mark.parametrize(("offset", "kind"), [(3, "order"), (4, None)])
+def test_nothing_is_read_only_above_the_appends_that_have_ended(
+    offset: int, kind: str | None
+) -> None:
+    rows: list[Row] = [(0, "invoke", "append", 10, None), (0, "ok", "append", 10, 3)]
+    found = fault([*rows, (1, "invoke", "read", None, None), (1, "ok", "read", None, offset)])
     assert (found and found[0]) == kind
 
 

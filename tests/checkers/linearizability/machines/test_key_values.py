@@ -12,7 +12,7 @@ from bench.checkers.random_histories import machine
 from kraftwreck.checkers.calls import known, pair
 from kraftwreck.checkers.linearizability.machines.models import MACHINES
 from kraftwreck.checkers.linearizability.machines.search import verify
-from kraftwreck.checkers.linearizability.zones.key_values import decide
+from kraftwreck.checkers.linearizability.zones.key_values import _shared, decide
 from kraftwreck.histories.operation import Op
 from tests.checkers.linearizability.machines.random_machines import judged
 from tests.checkers.rows import Row, done, history
@@ -121,6 +121,14 @@ def appended(count: int, clients: int) -> list[Op]:
         if number % (25 * clients) == 0:
             rows += done(0, "get", None, text)
     return history(rows)
+
+
+@pytest.mark.parametrize("length", range(9))
+def test_the_whole_common_beginning_of_two_strings_is_kept(length: int) -> None:
+    same = "x" * length
+    assert _shared(same, f"{same}d") == length
+    for rest in range(9):
+        assert _shared(f"{same}a{'x' * rest}", f"{same}b{'x' * rest}") == length
 
 
 def test_many_concurrent_appends_take_no_search() -> None:

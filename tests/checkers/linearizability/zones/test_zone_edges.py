@@ -107,6 +107,15 @@ def test_values_of_a_wide_range_are_told_apart(shift: int) -> None:
     assert decided(initial, initial=shift + 10**9).verdicts != []
 
 
+@pytest.mark.parametrize("greatest", [5, 10**9])
+def test_null_is_no_number_where_another_value_comes_first(greatest: int) -> None:
+    rows = [*did(0, "write", 3), *did(0, "write", None)]
+    assert decided(history([*rows, *did(1, "read", greatest)]), initial=0).verdicts != []
+    assert decided(history([*rows, *did(1, "read", 3)]), initial=0).verdicts != []
+    rows += [*did(0, "write", greatest), *did(1, "read", greatest)]
+    assert decided(history(rows), initial=0).verdicts == []
+
+
 def test_an_operation_of_the_same_value_is_no_contradiction_in_a_chain() -> None:
     rows: list[Row] = [(0, "invoke", "write", 1), (1, "invoke", "cas", [1, 2])]
     rows += [*did(2, "read", 2), (3, "invoke", "read", None), *did(4, "read", 2)]
@@ -114,6 +123,15 @@ def test_an_operation_of_the_same_value_is_no_contradiction_in_a_chain() -> None
     why = verdict.outcome.why or ""
     assert why.startswith("read → 2 (process 2, ")
     assert "ended before read → 1 (process 3, " in why
+
+
+def test_of_two_values_that_both_come_first_the_reads_of_both_are_shown() -> None:
+    rows: list[Row] = [(0, "invoke", "write", 1), (1, "invoke", "write", 2)]
+    for value in (2, 1, 1, 2):
+        rows += did(2, "read", value)
+    (verdict,) = decided(history(rows)).verdicts
+    assert {call.value for call in verdict.outcome.window if call.f == "read"} == {1, 2}
+    assert "cannot hold 2 and 1 one after the other" in (verdict.outcome.why or "")
 
 
 def test_the_writes_of_values_that_cannot_be_ordered_are_shown() -> None:
