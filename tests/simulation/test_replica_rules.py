@@ -289,7 +289,38 @@ def wakes_no_produce(patch: Patch) -> None:
     patch.setattr(Producing, "attempt", planted)
 
 
+def forgets_producers_of_deleted_records(patch: Patch) -> None:
+    """KAFKA-7190: a producer is known only as long as the log has one of its batches."""
+    delete_up_to = LogView.delete_up_to
+
+    def planted(self: LogView, start_offset: int) -> None:
+        delete_up_to(self, start_offset)
+        known = self.producers._by_id
+        for producer in list(known):
+            if known[producer].kept[-1].last_offset < start_offset:
+                del known[producer]
+
+    patch.setattr(LogView, "delete_up_to", planted)
+
+
+def remembers_followers_of_an_earlier_lead(patch: Patch) -> None:
+    assigned, led_anew = Partition.assigned, InSync.led_anew
+
+    def planted(self: Partition, new: Assignment) -> None:
+        before = self.in_sync
+        assigned(self, new)
+        self.in_sync = before
+
+    def keeps(self: InSync, *args: Any, keep: bool) -> None:
+        led_anew(self, *args, keep=True)
+
+    patch.setattr(Partition, "assigned", planted)
+    patch.setattr(InSync, "led_anew", keeps)
+
+
 PLANTED: list[tuple[Callable[[Patch], None], str]] = [
+    (forgets_producers_of_deleted_records, "D3"),
+    (remembers_followers_of_an_earlier_lead, "D9"),
     (refuses_in_vain, "D16"),
     (answers_long_polls_at_once, "D16"),
     (remembers_no_producer, "D3"),
