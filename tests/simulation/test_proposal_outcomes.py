@@ -45,6 +45,7 @@ class Leader:
             leading=True,
             assignment=fake(leader_epoch=LEADER_EPOCH, partition_epoch=PARTITION_EPOCH),
             in_sync=fake(pending=None),
+            with_=fake(proposed=set()),
         )
         monkeypatch.setattr(proposal_outcomes, "replicas_on", lambda host: {KEY: self.partition})
         ProposalOutcomes(self.world, self.failures)
@@ -118,6 +119,14 @@ def test_d18_a_proposal_that_is_refused_is_over(
     leader.proposes(asked)
     found = leader.is_answered(asked, INELIGIBLE_REPLICA, leader.gives_up if over else keeps)
     assert found == broken
+
+
+def test_d18_a_proposal_whose_request_was_given_up_is_made_again(leader: Leader) -> None:
+    """The controller's answer comes after all, and decides nothing (seed 9248)."""
+    asked = proposal(1, 2, 3)
+    leader.proposes(asked)
+    leader.partition.with_.proposed.add(KEY)
+    assert leader.is_answered(asked, INELIGIBLE_REPLICA, keeps) == []
 
 
 @pytest.mark.parametrize("over", [True, False])

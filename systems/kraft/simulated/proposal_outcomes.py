@@ -109,7 +109,9 @@ class ProposalOutcomes:
         waits = pending is not None and pending.proposal is waiting.proposal
         known = waiting.leader_epoch, waiting.partition_epoch
         moved = (assignment.leader_epoch, assignment.partition_epoch) != known
-        if waits and error in NOT_MADE:
+        # A process that has given a request up ignores its answer, and proposes again.
+        again = partition.key in partition.with_.proposed
+        if waits and error in NOT_MADE and not again:
             why = "still waits for the ISR {}, which was refused"
         elif not (waits or moved or error in (NONE, *NOT_MADE)) and partition.leading:
             why = "waits no longer for the ISR {}, whose outcome it does not know"
