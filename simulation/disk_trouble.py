@@ -32,11 +32,11 @@ class DiskTrouble:
     """One trouble, drawn from ``number``.
 
     ``slow``: fsync takes ``factor`` (10 to 100) times longer. ``full``: ``space`` more bytes can
-    be written; the next write is partial and fails with ENOSPC. ``error``: from the ``after``-th
-    one on every ``failing`` operation (write, fsync or read) fails with EIO and has no effect.
-    With ``drops`` only that fsync fails, and the file loses what it should have made durable:
-    further ones succeed ("Can Applications Recover from fsync Failures?", USENIX ATC 2020, XFS and
-    Btrfs). ``readonly``: everything except reading fails with EROFS.
+    be written. A write that needs more is short, and the next one fails with ENOSPC. ``error``:
+    from the ``after``-th one on every ``failing`` operation (write, fsync or read) fails with EIO
+    and has no effect. With ``drops`` only that fsync fails, and the file loses what it should have
+    made durable: further ones succeed ("Can Applications Recover from fsync Failures?", USENIX ATC
+    2020, XFS and Btrfs). ``readonly``: everything except reading fails with EROFS.
     """
 
     def __init__(self, kind: Kind, number: int) -> None:
@@ -68,7 +68,7 @@ class DiskTrouble:
         return longer
 
     def write(self, size: int) -> int:
-        """Return how many of ``size`` bytes may be written."""
+        """Return how many of ``size`` bytes may be written now; with 0 the write fails."""
         if self.kind == "error":
             return 0 if self._fails("write") else size
         if self.kind == "readonly":
@@ -78,13 +78,13 @@ class DiskTrouble:
             return size
         allowed = min(size, self.space)
         self.space -= allowed
-        if allowed < size:
+        if allowed == 0 < size:
             self.refused_calls += 1
-            self.refused_bytes += size - allowed
+            self.refused_bytes += size
         return allowed
 
     def refuse(self) -> OSError:
-        """Return the error of a partial write."""
+        """Return the error of what fails."""
         number = _NUMBERS[self.kind]
         return OSError(number, os.strerror(number))
 

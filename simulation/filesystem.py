@@ -5,6 +5,8 @@ has visible names and names that are on the platter. The rules of a crash:
 
 * The death of a process loses nothing: everything written, created, renamed and removed stays
   visible. A write under way may have been carried out in part (:meth:`Filesystem.crash_after`).
+* A write may be short: it takes a beginning of the bytes, at least one, and says how many. On a
+  disk that becomes full it takes what there is room for, and the next one fails.
 * fsync of a file makes its contents durable, not its name. fsync of a directory makes names
   durable, not contents. Directories themselves are created durably.
 * A loss of power (:meth:`Filesystem.lose_power`) keeps the fsynced part of each file, and a
@@ -30,7 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.draw import draw, draw_below
 from kraftwreck.nodes.log.lock import DirectoryLockedError
 from kraftwreck.nodes.log.media import Buffer, File, Media
 
@@ -52,7 +54,7 @@ class Trouble(Protocol):
     drops: bool
 
     def write(self, size: int) -> int:
-        """Return how many of ``size`` bytes may be written; OSError is raised after these."""
+        """Return how many of ``size`` bytes may be written now; with 0 OSError is raised."""
         ...
 
     def check(self, operation: str) -> None:
@@ -60,7 +62,7 @@ class Trouble(Protocol):
         ...
 
     def refuse(self) -> OSError:
-        """Return the error of a partial write."""
+        """Return the error of a write that takes nothing."""
         ...
 
 
@@ -151,10 +153,16 @@ class Loss:
 
 
 class Filesystem(Media):
-    """The file system of the module's rules; ``trouble``, if any, is checked before each use."""
+    """The file system of the module's rules; ``trouble``, if any, is checked before each use.
 
-    def __init__(self) -> None:
+    ``short_writes`` is the chance, in percent, that a write is short, drawn from ``seed``.
+    """
+
+    def __init__(self, seed: int = 0, short_writes: int = 0) -> None:
         self.trouble: Trouble | None = None
+        self._seed = seed
+        self._short_writes = short_writes
+        self._writes = 0
         self._directories: dict[str, Directory] = {}
         self._locks: set[str] = set()
         self._left: int | None = None  # Operations until the process dies.
@@ -281,6 +289,11 @@ class Filesystem(Media):
         inode = directory.durable.get(name)
         return 0 if inode is None or directory.seen.get(name) is not inode else inode.stable
 
+    def may_be_there(self, path: Path) -> bool:
+        """Whether a loss of power may leave a file at ``path``."""
+        directory, name = self._place(path)
+        return name in directory.seen or name in directory.durable
+
     # --- crashes and faults -----------------------------------------------------------------
 
     def crash_after(self, operations: int, torn: int = 0) -> None:
@@ -335,19 +348,28 @@ class Filesystem(Media):
         """Whether writes must be announced, because a crash or an error may be due."""
         return self._left is not None or self._dead or self.trouble is not None
 
-    def write(self, inode: Inode, data: bytes) -> None:
-        """Add ``data`` to ``inode``, or as much of it as possible. Raises OSError and Crash."""
-        allowed = len(data)
+    def write(self, inode: Inode, data: bytes) -> int:
+        """Add a beginning of ``data`` to ``inode``; return its length. Raises OSError and Crash."""
+        allowed = self.taken(len(data))
         if self._left == 0 and not self._dead:
-            allowed = self._torn % (allowed + 1)
-            inode.data += data[:allowed]
+            inode.data += data[: self._torn % (allowed + 1)]
         self._step()
         if self.trouble is not None:
             allowed = self.trouble.write(allowed)
+            if data and allowed == 0:
+                raise self.trouble.refuse()
         inode.data += data[:allowed]
-        if allowed < len(data):
-            assert self.trouble is not None
-            raise self.trouble.refuse()
+        return allowed
+
+    def taken(self, size: int) -> int:
+        """Return how many of ``size`` bytes the next write takes, if nothing is wrong."""
+        if not self._short_writes or size < 2:
+            return size
+        self._writes += 1
+        number = draw(self._seed, "write", self._writes)
+        if draw_below(100, number, "short") >= self._short_writes:
+            return size
+        return 1 + draw_below(size - 1, number, "taken")
 
     def sync(self, inode: Inode) -> None:
         """Make the contents of a file durable. Raises OSError and Crash."""
@@ -401,14 +423,16 @@ class MemoryFile(File):
         self._files = files
         self._inode = inode
 
-    def append(self, data: Buffer) -> None:
-        """Add ``data`` to the visible contents."""
-        if self._files.since is not None:
-            self._files.since.setdefault(self._inode, len(self._inode.data))
-        if self._files.watched:
-            self._files.write(self._inode, bytes(data))
-        else:
-            self._inode.data += data
+    def write(self, data: Buffer) -> int:
+        """Add a beginning of ``data`` to the visible contents; return its length."""
+        files = self._files
+        if files.since is not None:
+            files.since.setdefault(self._inode, len(self._inode.data))
+        if files.watched:
+            return files.write(self._inode, bytes(data))
+        taken = files.taken(len(data))
+        self._inode.data += data if taken == len(data) else data[:taken]
+        return taken
 
     def truncate(self, length: int) -> None:
         """Truncate the visible contents."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, Protocol
@@ -39,8 +40,12 @@ class File:
         self._fd = os.open(path, flags, 0o644)
 
     def append(self, data: Buffer) -> None:
-        """write(2) all of ``data`` at the end; on OSError a part of it may have been written."""
-        write_fully(self._fd, data)
+        """Add all of ``data`` at the end; on OSError a part of it may have been written."""
+        write_fully(self.write, data)
+
+    def write(self, data: Buffer) -> int:
+        """write(2) a beginning of ``data`` at the end; return its length, which may be short."""
+        return os.write(self._fd, data)
 
     def truncate(self, length: int) -> None:
         """Cut the file to its first ``length`` bytes."""
@@ -170,11 +175,14 @@ PLAIN: Final = Media()
 """The file system as it is."""
 
 
-def write_fully(fd: int, data: Buffer) -> None:
-    """write(2) all of ``data``; on OSError a part of it may have been written."""
-    written = os.write(fd, data)
+def write_fully(write: Callable[[Buffer], int], data: Buffer) -> None:
+    """Pass all of ``data`` to ``write``, which is like write(2): it may take only a beginning.
+
+    On OSError a part of ``data`` may have been written.
+    """
+    written = write(data)
     while written < len(data):
-        written += os.write(fd, memoryview(data)[written:])
+        written += write(memoryview(data)[written:])
 
 
 def _fsync_directory(directory: Path) -> None:

@@ -21,6 +21,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -84,7 +85,7 @@ class _Inode:
                 # An attempt that failed may have written some or all of the tail.
                 if os.fstat(fd).st_size > self.keep:
                     os.ftruncate(fd, self.keep)
-                write_fully(fd, bytes(self.tail))
+                write_fully(partial(os.write, fd), bytes(self.tail))
                 if durably:
                     os.fsync(fd)
             finally:

@@ -196,6 +196,7 @@ class PartitionFiles:
         self._busy: dict[PartitionKey, list[DiskEffect]] = {}
         """Logs that are being opened or removed, with the effects that wait for that."""
         self._opening: set[PartitionKey] = set()
+        self._removing: dict[PartitionKey, TopicPartition] = {}
         self._locks = {name: Lock() for name in (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_STARTS)}
         self._told: list[DiskEvent] = []
         self.tell: Callable[[list[DiskEvent]], None] | None = None
@@ -322,14 +323,16 @@ class PartitionFiles:
     def close(self) -> bool:
         """Make all logs durable and close them; return whether the next start need not check any.
 
-        A log that is still being opened after a crash has not been checked.
+        A log that is still being opened after a crash has not been checked, and one that is still
+        to be removed was not made durable: this broker may get its replica back.
         """
         for replica in self._replicas.values():
             replica.log.close()
             self._points[replica.name] = replica.log.end_offset
         self._write(RECOVERY_POINTS, self._points)
         self._replicas.clear()
-        return self._orderly or not self._opening
+        left = any(self._is_there(key[0], name) for key, name in self._removing.items())
+        return not left and (self._orderly or not self._opening)
 
     # --- inside -----------------------------------------------------------------------------
 
@@ -381,6 +384,7 @@ class PartitionFiles:
     def _free(self, key: PartitionKey) -> None:
         """Carry out what has waited for a log: of several, the last one counts."""
         waited = self._busy.pop(key)
+        self._removing.pop(key, None)
         if waited:
             self._remove(key)
             if isinstance(waited[-1], data.OpenLog):
@@ -444,13 +448,17 @@ class PartitionFiles:
         if replica is not None:
             replica.log.discard()
             self._busy[key] = []
+            self._removing[key] = replica.name
             work = partial(self._empty_of, key[0], replica.name)
             self._elsewhere(work, lambda _: self._free(key))
 
     def _empty_of(self, topic_id: bytes, name: TopicPartition) -> None:
         """Remove the files of a partition, unless a new topic of the same name has its folder."""
-        if read_topic_id(self._folder(name), self._media) == topic_id:
+        if self._is_there(topic_id, name):
             self._empty(name)
+
+    def _is_there(self, topic_id: bytes, name: TopicPartition) -> bool:
+        return read_topic_id(self._folder(name), self._media) == topic_id
 
     def _append(self, effect: data.Append) -> list[DiskEvent]:
         if effect.key in self.full:

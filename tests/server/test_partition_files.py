@@ -372,6 +372,29 @@ def test_a_stop_is_not_clean_while_a_log_is_opened_that_a_crash_may_have_torn(
     assert files.close() is orderly
 
 
+@pytest.mark.parametrize("removed", [True, False])
+def test_a_stop_is_not_clean_while_a_log_is_left_that_was_to_be_removed(
+    tmp_path: Path, removed: bool
+) -> None:
+    """The next image may give the replica back, whose records were never flushed (seed 9005)."""
+    waiting: deque[Any] = deque()
+    files = PartitionFiles(
+        tmp_path,
+        lambda topic_id: "t",
+        SMALL,
+        orderly=True,
+        elsewhere=lambda *piece: waiting.append(piece),
+    )
+    files.tell = lambda events: None
+    files.carry_out(out.OpenLog(KEY))
+    work, done = waiting.popleft()
+    done(work())
+    files.carry_out(out.RemoveLog(KEY))
+    if removed:
+        waiting.popleft()[0]()  # It ends after the stop has begun.
+    assert files.close() is removed
+
+
 def test_a_producer_is_known_long_after_its_last_batch(
     files: PartitionFiles, tmp_path: Path
 ) -> None:

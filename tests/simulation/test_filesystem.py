@@ -236,6 +236,48 @@ def test_a_loss_of_power_leaves_an_allowed_state(
     assert left == {name: files.read(HERE / name) for name in files.names(HERE)}
 
 
+# --- writes that are short ------------------------------------------------------------------
+
+
+def test_short_writes_take_a_beginning_of_the_bytes() -> None:
+    files = Filesystem(1, short_writes=50)
+    files.make_directory(HERE)
+    file = files.open(A)
+    lengths = set()
+    content = b""
+    for _ in range(200):
+        taken = file.write(b"0123456789")
+        lengths.add(taken)
+        content += b"0123456789"[:taken]
+    assert lengths == set(range(1, 11))
+    assert files.read(A) == content
+
+
+def test_an_append_repeats_short_writes_until_all_is_there() -> None:
+    for trouble in (None, DiskTrouble("slow", 1)):
+        files = Filesystem(2, short_writes=50)
+        files.make_directory(HERE)
+        files.trouble = trouble
+        file = files.open(A)
+        for _ in range(100):
+            file.append(b"0123456789")
+        assert files.read(A) == b"0123456789" * 100
+
+
+def test_a_disk_that_becomes_full_takes_what_there_is_room_for_then_fails() -> None:
+    trouble = next(each for each in troubles("full") if each.space > 10)
+    files = fresh()
+    file = files.open(A)
+    files.trouble = trouble
+    trouble.space = 14
+    assert [file.write(b"0123456789"), file.write(b"0123456789")] == [10, 4]
+    assert trouble.refused_calls == 0
+    with pytest.raises(OSError) as raised:
+        file.write(b"456789")
+    assert raised.value.errno == errno.ENOSPC
+    assert trouble.evidence()["refused_bytes"] == 6
+
+
 # --- hardware that fails --------------------------------------------------------------------
 
 

@@ -25,10 +25,12 @@ from kraftwreck.nodes.consensus.kraft.messages import (
     VoteResponse,
 )
 from kraftwreck.nodes.protocol import errors
-from kraftwreck.simulation.disk import Disk
+from kraftwreck.nodes.server import clean_shutdown
+from kraftwreck.simulation.disk import ROOT, Disk
 from kraftwreck.simulation.host import ClientCall
 from kraftwreck.simulation.network import Rpc
 from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
+from kraftwreck.systems.kraft.simulated.binding import disk_of
 from kraftwreck.systems.kraft.simulated.storm_watch import MOST_AGAIN, MOST_IN_VAIN
 from tests.simulation.watched import Watched
 
@@ -329,6 +331,19 @@ def test_f8_a_broker_names_the_epoch_of_its_last_process(
     for heard in run.world.wires.on_reply:
         heard(run.host(1), rpc, ApiReply(1, {"error_code": 0, "broker_epoch": 5}))
     assert run.found == ([] if right or not own else ["F8"])
+
+
+@pytest.mark.parametrize("durably", [True, False])
+def test_f8_no_loss_of_power_brings_the_mark_of_a_clean_stop_back(
+    run: Watched, durably: bool
+) -> None:
+    files = disk_of(run.host(3)).files
+    clean_shutdown.write(ROOT, 7, files)
+    files.unlink(ROOT / clean_shutdown.NAME)
+    if durably:
+        files.fsync_directory(ROOT)
+    run.trace(3, "start")
+    assert run.found == ([] if durably else ["F8"])
 
 
 def test_f3_brokers_come_into_service(run: Watched) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis.families.network import slow
 from kraftwreck.systems.kraft.faults import replica_faults
 
 BROKERS = ("b1", "b2", "b3")
@@ -74,13 +75,40 @@ def test_without_partitions_no_broker_is_blind() -> None:
     assert not any(blind(plan(seed, ("kill", "pause"))) for seed in range(30))
 
 
-def deaf_rounds() -> list[list[Fault]]:
-    """Return the rounds in which a leader is deaf to the controllers, of three faults each."""
+DEAF = ["link", "one-ways", "link"]
+LATE = ["link", "links", "slow", "slow", "slow"]
+
+
+def rounds_of(shapes: list[str]) -> list[list[Fault]]:
+    """Return the rounds whose faults have these shapes, in order of time."""
     found = []
     for faults in map(plan, range(80)):
-        if faults and {fault.shape for fault in faults} == {"link", "one-ways"}:
-            found += [faults[place : place + 3] for place in range(0, len(faults), 3)]
+        for place in range(len(faults) - len(shapes) + 1):
+            part = faults[place : place + len(shapes)]
+            if [fault.shape for fault in part] == shapes:
+                found.append(part)
     return found
+
+
+def deaf_rounds() -> list[list[Fault]]:
+    """Return the rounds in which a leader is deaf to the controllers, of three faults each."""
+    return rounds_of(DEAF)
+
+
+def test_a_follower_comes_back_when_its_session_ends_and_its_leader_hears_late_of_that() -> None:
+    rounds = [
+        sorted(part, key=lambda fault: LATE.index(fault.shape))
+        for part in (*rounds_of(["link", "slow", "slow", "slow", "links"]), *rounds_of(LATE))
+    ]
+    assert rounds
+    for away, blind, *late in rounds:
+        leader, follower = away.targets
+        assert blind.targets == tuple(end for each in CONTROLLERS for end in (follower, each))
+        assert [fault.targets for fault in late] == [(leader, each) for each in CONTROLLERS]
+        assert away.at < blind.at < away.at + away.duration < blind.at + blind.duration
+        for fault in late:
+            assert fault.at < blind.at < blind.at + blind.duration < fault.at + fault.duration
+            assert slow(fault.draw)["delay"] in (200_000, 400_000)
 
 
 def test_a_follower_comes_back_and_leaves_again_while_its_leader_is_deaf() -> None:

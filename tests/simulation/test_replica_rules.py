@@ -42,7 +42,7 @@ from kraftwreck.systems.kraft.simulated import cluster, deletion_watch, record_r
 from kraftwreck.systems.kraft.simulated.binding import kraft_world
 from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
-from kraftwreck.systems.kraft.simulated.record_logs import replicas_on
+from kraftwreck.systems.kraft.simulated.record_logs import RecordLog, RecordLogs, replicas_on
 from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch, _Seen
 from kraftwreck.systems.kraft.simulated.replica_states import ReplicaStates
 from kraftwreck.systems.kraft.simulated.run import simulate
@@ -289,7 +289,38 @@ def wakes_no_produce(patch: Patch) -> None:
     patch.setattr(Producing, "attempt", planted)
 
 
+def forgets_producers_of_deleted_records(patch: Patch) -> None:
+    """KAFKA-7190: a producer is known only as long as the log has one of its batches."""
+    delete_up_to = LogView.delete_up_to
+
+    def planted(self: LogView, start_offset: int) -> None:
+        delete_up_to(self, start_offset)
+        known = self.producers._by_id
+        for producer in list(known):
+            if known[producer].kept[-1].last_offset < start_offset:
+                del known[producer]
+
+    patch.setattr(LogView, "delete_up_to", planted)
+
+
+def remembers_followers_of_an_earlier_lead(patch: Patch) -> None:
+    assigned, led_anew = Partition.assigned, InSync.led_anew
+
+    def planted(self: Partition, new: Assignment) -> None:
+        before = self.in_sync
+        assigned(self, new)
+        self.in_sync = before
+
+    def keeps(self: InSync, *args: Any, keep: bool) -> None:
+        led_anew(self, *args, keep=True)
+
+    patch.setattr(Partition, "assigned", planted)
+    patch.setattr(InSync, "led_anew", keeps)
+
+
 PLANTED: list[tuple[Callable[[Patch], None], str]] = [
+    (forgets_producers_of_deleted_records, "D3"),
+    (remembers_followers_of_an_earlier_lead, "D9"),
     (refuses_in_vain, "D16"),
     (answers_long_polls_at_once, "D16"),
     (remembers_no_producer, "D3"),
@@ -542,3 +573,24 @@ def test_a_replica_that_was_removed_is_judged_anew() -> None:
     for told in world.on_disk:
         told(host, out.RemoveLog(KEY))
     assert not watch._seen
+
+
+@pytest.mark.parametrize(("newest", "counted"), [(6, 0), (9, 7), (None, 7)])
+def test_only_a_deposed_leader_counts_a_replica_that_was_removed(
+    newest: int | None, counted: int, monkeypatch: Patch
+) -> None:
+    """It does not know that, and the replica may have come back empty (seed 9023)."""
+    world = kraft_world(["b1"], lambda *_: SimpleNamespace(), 1)
+    (host,) = world.hosts
+    host.disk = DataDisk(bytes(16), settings=LogSettings(), segment_bytes=1, files=Filesystem())
+    watch = RecordWatch(world, Failures())
+    logs = RecordLogs(world, Failures())
+    logs._logs[host.id, KEY] = RecordLog(start=7)
+    for told in world.on_disk:
+        told(host, out.RemoveLog(KEY))
+    log = RecordLog(removed=logs._removed[host.id, KEY])
+    known = None if newest is None else SimpleNamespace(leader_epoch=newest)
+    monkeypatch.setattr(watch, "_newest", lambda key: known)
+    leads: Any = SimpleNamespace(key=KEY, assignment=SimpleNamespace(leader_epoch=6))
+    assert watch._gone(leads, log) == counted
+    assert watch._gone(leads, RecordLog()) == 0

@@ -13,15 +13,18 @@ the ISRs as they are, so a broker that is elected meanwhile has a history of its
 links between brokers are slow, so that a new leader commits late: until its followers have fetched,
 it does not know how far its predecessor had committed. In others a leader is deaf to the
 controllers while a follower comes back: the controllers make the change of the ISR that it
-proposes, and it does not learn of that.
+proposes, and it does not learn of that. Or a leader learns late that the session of a follower has
+ended, just when this one comes back: the controllers refuse the ISR that it proposes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count as count_from
 from typing import Final, NamedTuple, TypeVar
 
 from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis.families.network import slow as slowed
 from kraftwreck.nodes.draw import draw, draw_below, draw_unit
 
 T = TypeVar("T")
@@ -37,6 +40,8 @@ _DISKS: Final = ("full", "full", "slow")
 """Shapes of the family ``disk`` that a broker survives for a while."""
 _SHORT_MS: Final = (5, 50, 300, 1_000, 2_500)
 _LONG_MS: Final = (1_000, 2_500, 4_000, 7_000)
+_LATE_US: Final = (200_000, 400_000)
+"""Delays of metadata in microseconds; with more a session of a second ends."""
 _TRIGGERS: Final = ("led", "led", "isr", "isr", "cut")
 
 
@@ -70,7 +75,7 @@ def plan(
     if mode == 2 and len(brokers) > 2:
         return (_bounces, _successions)[draw_below(2, *key, "succession")](blows, run)
     if mode < 2 and "partition" in kinds and len(brokers) > 2 and draw_below(2, *key, "deaf"):
-        return _deafness(run)
+        return _deafness(kinds, run)
     if mode == 3 and draw_below(2, *key, "dark"):
         return _darkness(run)
     slow = mode == 3 and "network" in kinds
@@ -78,6 +83,8 @@ def plan(
     faults = [*lags, *_blows(few, run)]
     if mode == 1:
         faults += _blindness(run)
+    elif mode == 0 and "partition" in kinds and "network" in kinds:
+        faults += _lateness(run)
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))
 
 
@@ -268,11 +275,12 @@ def _timed(blows: Sequence[_Blow], key: tuple[int, str, str, int]) -> list[Fault
     ]
 
 
-def _deafness(run: _Run) -> list[Fault]:
+def _deafness(kinds: Sequence[str], run: _Run) -> list[Fault]:
     """Return rounds in which one broker hears nothing of the controllers, which hear it.
 
     Before, the link to another broker is cut, so that this one leaves the ISRs of the first. It
-    comes back while the first is deaf, and soon the link is cut again.
+    comes back while the first is deaf, and soon the link is cut again. In half of the rounds the
+    first broker hears everything, but late (:func:`_late_news`).
     """
     faults: list[Fault] = []
     at_s, number = 2.0, 0
@@ -283,6 +291,10 @@ def _deafness(run: _Run) -> list[Fault]:
         step = 1 + draw_below(len(run.brokers) - 1, *mine, "step")
         deaf, returns = run.brokers[first], run.brokers[(first + step) % len(run.brokers)]
         away_ms = _pick((2_000, 3_500, 6_500), (*mine, "away"))
+        if "network" in kinds and draw_below(2, *mine, "late"):
+            faults += _late_news(run, deaf, returns, at_s, away_ms)
+            at_s += away_ms / 1000 + 3.5 + 2.0 * draw_unit(*mine, "gap")
+            continue
         back_ms = _pick((400, 800, 1_500), (*mine, "back"))
         again_ms = _pick((1_500, 3_000, 5_000), (*mine, "again"))
         deaf_s = at_s + away_ms / 1000 - 0.2
@@ -296,6 +308,52 @@ def _deafness(run: _Run) -> list[Fault]:
         faults += _timed(blows, mine)
         at_s = again_s + again_ms / 1000 + 1.0 + 2.0 * draw_unit(*mine, "gap")
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))
+
+
+def _lateness(run: _Run) -> list[Fault]:
+    """Return rounds of :func:`_late_news`, one after another."""
+    faults: list[Fault] = []
+    at_s, number = 2.0, 0
+    while at_s < run.duration_s * 0.8:
+        mine = (run.seed, "replicas", "lateness", number)
+        number += 1
+        first = draw_below(len(run.brokers), *mine, "first")
+        second = first + 1 + draw_below(len(run.brokers) - 1, *mine, "second")
+        leads, returns = run.brokers[first], run.brokers[second % len(run.brokers)]
+        away_ms = _pick((2_000, 3_500), (*mine, "away"))
+        faults += _late_news(run, leads, returns, at_s, away_ms)
+        at_s += away_ms / 1000 + 3.5 + 2.0 * draw_unit(*mine, "gap")
+    return faults
+
+
+def _late_news(run: _Run, leads: str, returns: str, at_s: float, away_ms: int) -> list[Fault]:
+    """Return a round in which a broker comes back about when its session ends.
+
+    The link between the two is cut until then. ``returns`` is blind, and the links of ``leads`` to
+    the controllers are slow, so that it proposes ISRs by old metadata.
+    """
+    mine = (run.seed, "replicas", "late", round(at_s * 1000))
+    session_ms = _pick((900, 1_200, 1_500, 3_000), (*mine, "session"))
+    blind_s = at_s + max(0.2, (away_ms - session_ms) / 1000)
+    blind_ms = session_ms + _pick((1_000, 2_500), (*mine, "blind"))
+    numbers = (draw(*mine, "slow", count) for count in count_from())
+    number = next(each for each in numbers if slowed(each)["delay"] in _LATE_US)
+    blows: list[_Blow] = [(at_s, "partition", "link", away_ms, (leads, returns))]
+    return [
+        *_timed(blows, mine),
+        _blind(returns, run.controllers, blind_s, blind_ms, draw(*mine, "draw")),
+        *(
+            Fault(
+                at=round((blind_s - 0.1) * SECOND),
+                kind="network",
+                shape="slow",
+                duration=(blind_ms + 500) * MILLISECOND,
+                draw=number,
+                targets=(leads, controller),
+            )
+            for controller in run.controllers
+        ),
+    ]
 
 
 def _blind(

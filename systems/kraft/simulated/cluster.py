@@ -84,7 +84,9 @@ class SimulatedCluster:
 
     def _formatted(self, node_id: int, *, first: bool) -> Disk:
         """Return a disk with an empty data directory, as left by ``format``."""
-        files = Filesystem()
+        generation = self._generations[node_id]
+        number = draw(self._seed, "files", node_id, generation)
+        files = Filesystem(number, self.knobs.short_writes)
         mode, options = Mode.STATIC, dict[str, Any]()
         if node_id in self.first_voters and first:
             mode = Mode.INITIAL_CONTROLLERS

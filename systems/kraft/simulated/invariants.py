@@ -44,6 +44,7 @@ from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
 from kraftwreck.systems.kraft.simulated.leader_counts import LeaderCounts
 from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
+from kraftwreck.systems.kraft.simulated.proposal_outcomes import ProposalOutcomes
 from kraftwreck.systems.kraft.simulated.proposal_watch import ProposalWatch
 from kraftwreck.systems.kraft.simulated.record_answers import RecordAnswers
 from kraftwreck.systems.kraft.simulated.record_lookups import RecordLookups
@@ -99,6 +100,7 @@ class Invariants:
             AssignmentWatch(world, self.failures)
             DeletionWatch(world, self.failures, self.records)
             ProposalWatch(world, self.failures)
+            ProposalOutcomes(world, self.failures)
             RecordRefusals(world, self.failures, self.records, steps)
             ReplicaWatch(world, self.failures, self.records)
             ReplicaStates(world, self.failures, self.records)

@@ -27,7 +27,8 @@ class Knobs(WorldKnobs, kw_only=True, frozen=True):
     leader long before a leader of the others gives up itself. With ``wire`` quorum RPCs pass
     through the bytes of the protocol; ``flip`` damages answers with records. ``defects`` is the
     number of controller operations that fail as if their code were wrong. ``segment_bytes`` is the
-    size of the log's files.
+    size of the log's files. ``short_writes`` is the chance, in percent, that a write to a file
+    takes only some of its bytes.
 
     With ``dynamic`` (KIP-853) the first ``first_voters`` controllers vote, and the others may be
     added, or with ``auto_join`` add themselves. Otherwise all controllers are configured voters.
@@ -41,6 +42,7 @@ class Knobs(WorldKnobs, kw_only=True, frozen=True):
     wire: bool = False
     defects: int = 0
     segment_bytes: int = 1 << 30
+    short_writes: int = 0
     dynamic: bool = False
     first_voters: int = 0
     auto_join: bool = False
@@ -145,17 +147,13 @@ def draw_knobs(
     hosts = pick([0, 0, 1, 2, MOST_BROKERS], seed, "brokers") if brokers is None else brokers
     stores = draw_below(2, seed, "knob", "records") == 0 if records is None else records
     if hosts and stores:
-        # Partitions without a leader keep all clients waiting.
-        session, heartbeat = pick([(1000, 200), (1000, 300), (3000, 700)], seed, "record-session")
-        node |= {"session_timeout_ms": session, "heartbeat_interval_ms": heartbeat}
-        node["replica_lag_time_max_ms"] = pick([1_000, 1_000, 2_000, 4_000], seed, "replica-lag")
-        checks = pick([300_000, 500, 1_000, 3_000], seed, "retention-check")
-        node["retention_check_interval_ms"] = checks
+        node |= _draw_records(seed)
     return Knobs(
         **{name: getattr(world, name) for name in _OF_THE_WORLD},
         wire=draw_below(6, seed, "knob", "wire") == 0,
         defects=pick([0, 0, 0, 0, 1, 3], seed, "defects"),
         segment_bytes=pick([1 << 30, 1, 1_000, 4_000], seed, "segment-bytes"),
+        short_writes=pick([0, 0, 2, 20], seed, "short-writes"),
         dynamic=dynamic,
         first_voters=pick([nodes, nodes, fewest], seed, "first-voters") if dynamic else nodes,
         upgrade=0 if dynamic else pick([0, 0, 0, 1, 1, 2, 3, 4], seed, "upgrade"),
@@ -183,6 +181,18 @@ def _draw_partitions(seed: int) -> dict[str, int]:
         "leader_imbalance_check_interval_seconds": pick([300, 1, 1, 2], seed, "rebalance"),
         "unclean_leader_election_interval_ms": pick([300_000, 1000, 1000, 3000], seed, "unclean"),
         "default_partitions": pick([1, 1, 2, 3], seed, "default-partitions"),
+    }
+
+
+def _draw_records(seed: int) -> dict[str, int]:
+    """Draw the settings of brokers that store records."""
+    # Partitions without a leader keep all clients waiting.
+    session, heartbeat = pick([(1000, 200), (1000, 300), (3000, 700)], seed, "record-session")
+    return {
+        "session_timeout_ms": session,
+        "heartbeat_interval_ms": heartbeat,
+        "replica_lag_time_max_ms": pick([1_000, 1_000, 2_000, 4_000], seed, "replica-lag"),
+        "retention_check_interval_ms": pick([300_000, 500, 1_000, 3_000], seed, "retention-check"),
     }
 
 

@@ -3,6 +3,9 @@
 A replica that restarts may have lost records. So the fetches of its last process say nothing about
 it, and the controller must refuse a proposal that rests on them (KIP-903). It can only if the
 proposal names the epoch of the process that fetched.
+
+A leader knows the end of a follower's log by a fetch since it leads. Before, the log may have been
+cut, and another broker has led.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
 from kraftwreck.systems.kraft.simulated.binding import record_traffic
 from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
-from kraftwreck.systems.kraft.simulated.record_logs import name_of
+from kraftwreck.systems.kraft.simulated.record_logs import name_of, replicas_on
 
 UNKNOWN: Final = -1
 Place = tuple[int, int, PartitionKey, int]
@@ -32,7 +35,11 @@ class ProposalWatch:
         self._failures = failures
         self._fetched: dict[Place, set[int]] = {}
         """By leader, its life, partition and follower: the broker epochs of its fetches."""
+        self._since: dict[tuple[int, int, PartitionKey], set[int]] = {}
+        """By leader, its life and partition: the followers that have fetched since it leads."""
         record_traffic(world).on_request.append(self._read)
+        world.on_step.append(self._on_step)
+        world.on_emit.append(self._on_emit)
         world.wires.on_reply.append(self._on_reply)
 
     def _read(self, host: Host, message: RecordMessage) -> None:
@@ -41,6 +48,28 @@ class ProposalWatch:
             for part in event.parts:
                 place = host.id, host.life, part.key, event.replica_id
                 self._fetched.setdefault(place, set()).add(event.broker_epoch)
+
+    def _on_step(self, host: Host, event: Any) -> None:
+        if type(event) is FetchReceived and event.replica_id >= 0:
+            for part in event.parts:
+                place = host.id, host.life, part.key
+                self._since.setdefault(place, set()).add(event.replica_id)
+
+    def _on_emit(self, host: Host) -> None:
+        for key, partition in replicas_on(host).items():
+            place = host.id, host.life, key
+            if not partition.leading:
+                if partition.log is not None:
+                    self._since.pop(place, None)
+                continue
+            for follower, remote in partition.in_sync.remotes.items():
+                if remote.end != UNKNOWN and follower not in self._since.get(place, ()):
+                    self._failures.add(
+                        "D9",
+                        self._world.now,
+                        f"{host.name} takes {remote.end} for the end of {name_of(key)} at broker"
+                        f" {follower}, which has not fetched since {host.name} leads",
+                    )
 
     def _on_reply(self, host: Host, rpc: Rpc, effect: Any) -> None:
         message = rpc.message

@@ -26,7 +26,8 @@ from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 class RecordLog:
     """The expected log of one replica. ``losses`` counts what its disk had lost by then.
 
-    ``had`` is the furthest end that it had before a loss, 0 if there was none.
+    ``had`` is the furthest end that it had before a loss, 0 if there was none. ``removed`` is where
+    an earlier replica of the host ended when it was removed.
     """
 
     start: int = 0
@@ -34,6 +35,7 @@ class RecordLog:
     epochs: tuple[tuple[int, int], ...] = ()
     losses: int = 0
     had: int = 0
+    removed: int = 0
 
     @property
     def end(self) -> int:
@@ -72,6 +74,8 @@ class RecordLogs:
         self._world = world
         self._failures = failures
         self._logs: dict[tuple[int, PartitionKey], RecordLog] = {}
+        self._removed: dict[tuple[int, PartitionKey], int] = {}
+        """Where the replicas ended that hosts have removed."""
         self.on_append: list[Callable[[Host, PartitionKey, Batch], None]] = []
         self.on_cut: list[Callable[[Host, PartitionKey, list[Batch]], None]] = []
         self.on_delete: list[Callable[[Host, PartitionKey, int, list[Batch]], None]] = []
@@ -108,7 +112,10 @@ class RecordLogs:
                 for told in self.on_append:
                     told(host, effect.key, effect.batch)
         elif kind is data.RemoveLog:
-            self._logs.pop((host.id, effect.key), None)
+            place = host.id, effect.key
+            log = self._logs.pop(place, None)
+            if log is not None:
+                self._removed[place] = max(log.had, log.end, log.removed)
         elif kind is data.WriteEpochs:
             self._logs[host.id, effect.key].epochs = effect.entries
         elif kind is data.Truncate:
@@ -137,7 +144,9 @@ class RecordLogs:
         start, batches = disk.logs.content(key)
         kept = [batch for batch in batches if batch.next_offset > start]
         known = self._logs.get((host.id, key))
-        opened = self._logs[host.id, key] = RecordLog(start, kept, losses=disk.losses)
+        opened = RecordLog(start, kept, losses=disk.losses)
+        opened.removed = self._removed.get((host.id, key), 0)
+        self._logs[host.id, key] = opened
         uncertain = key in disk.interrupted
         disk.interrupted.discard(key)
         if uncertain:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.metadata.eligibility import elr_enabled
+from kraftwreck.nodes.metadata.image_values import Partition as Placed
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
@@ -308,7 +309,7 @@ class RecordWatch:
             if other is None or log is None or not self.logs.lossless(other, partition.key):
                 continue
             # A leader that is cut off from the controllers counts what a loss of power took.
-            if max(log.had, log.end) < partition.hw:
+            if max(log.had, log.end, self._gone(partition, log)) < partition.hw:
                 self.fail(
                     "D8",
                     f"{where}: high watermark {partition.hw}, but {other.name} of the ISR ends at"
@@ -328,6 +329,15 @@ class RecordWatch:
                 return  # All of it was deleted.
             self.fail("D2", f"{where}: no whole batch ends at high watermark {partition.hw}")
 
+    def _gone(self, partition: Partition, log: RecordLog) -> int:
+        """Return where an earlier replica ended that a deposed leader counts: it does not know that
+        the controllers have removed it."""
+        if not log.removed:
+            return 0
+        known = self._newest(partition.key)
+        deposed = known is None or known.leader_epoch > partition.assignment.leader_epoch
+        return log.removed if deposed else 0
+
     def _judge_committed_isr(self, where: str, partition: Partition) -> None:
         """D15: a majority has what a quorum commits, and so has each member of the ISR that the
         controllers committed, whatever the leader knows of it."""
@@ -335,7 +345,10 @@ class RecordWatch:
         if not partition.settings.quorum:
             return
         # A disk that lost everything since has no log.
-        ends = {each: max(log.had, log.end) for each, log in self.logs.replicas(key)}
+        ends = {
+            each: max(log.had, log.end, self._gone(partition, log))
+            for each, log in self.logs.replicas(key)
+        }
         having = [each for each in partition.assignment.replicas if ends.get(each, hw) >= hw]
         if len(having) < least_in_sync(partition):
             self.fail("D15", f"{where}: only {having} have the records below {hw}")
@@ -355,12 +368,16 @@ class RecordWatch:
 
         The leader must count a member from the moment at which it proposes it (KIP-497).
         """
-        nodes = [host.node for host in self._hosts.values()]
-        images = [node.image.stable for node in nodes if isinstance(node, Node)]
-        known = max(images, key=lambda image: image.last_offset).partitions.get(key)
+        known = self._newest(key)
         if known is None or known.leader_epoch != epoch:
             return frozenset()
         return frozenset(known.isr).intersection(self._hosts)
+
+    def _newest(self, key: PartitionKey) -> Placed | None:
+        """Return a partition in the newest committed metadata."""
+        nodes = [host.node for host in self._hosts.values()]
+        images = [node.image.stable for node in nodes if isinstance(node, Node)]
+        return max(images, key=lambda image: image.last_offset).partitions.get(key)
 
     def _agrees(self, where: str, partition: Partition, expected: RecordLog) -> None:
         """D2: the batches below the high watermark are the committed ones."""
@@ -398,7 +415,7 @@ class RecordWatch:
             if log is None or not self.logs.lossless(other, partition.key):
                 continue
             least = max(partition.hw, partition.epoch_start)
-            if log.end < least:
+            if max(log.end, self._gone(partition, log)) < least:
                 self.fail("D9", f"{where}: {other.name} entered the ISR at {log.end}, not {least}")
 
     # --- the end of a run -------------------------------------------------------------------

@@ -55,8 +55,10 @@ class ReplicaStates:
         self._world = world
         self._failures = failures
         self._watch = watch
-        self._seen: dict[Place, tuple[Partition, LogView, int, int]] = {}
-        """Partition, log, its end and the high watermark, as they were judged last."""
+        self._seen: dict[Place, tuple[Partition, LogView, int, int, int]] = {}
+        """Partition, log, its end and start and the high watermark, as they were judged last."""
+        self._known: dict[Place, dict[int, int]] = {}
+        """The epochs of the producers that a replica knew then."""
         self._cut: dict[Place, int] = {}
         """The lowest end of the log since then."""
         self._unflushed: dict[Place, tuple[LogView, int, int]] = {}
@@ -179,18 +181,25 @@ class ReplicaStates:
             before = self._seen.get(place)
             same = before is not None and before[0] is partition
             if before is not None and same:
-                kept = before[1:] == (view, view.end, partition.hw) and place not in self._cut
+                state = view, view.end, view.start, partition.hw
+                kept = before[1:] == state and place not in self._cut
                 if kept and partition.durability.end <= self._durable.get(place, 0):
                     continue
-                self._judge_watermark(host, partition, before[3], self._cut.get(place))
+                self._judge_watermark(host, partition, before[4], self._cut.get(place))
             anew = not same or before is None or before[1] is not view or place in self._cut
             if before is None or before[1] is not view:
                 self._opened[place] = view.end
             since = None if anew or before is None else before[2]
             self._judge_producers(host, view, log, key, since)
+            if not anew and before is not None and before[3] != view.start:
+                self._judge_forgotten(host, view, key)
+            if since != view.end:
+                self._known[place] = {
+                    producer: epoch for producer, (epoch, _) in view.producers.state().items()
+                }
             if partition.settings.flush_messages < UNLIMITED:
                 self._judge_durable(host, partition, log)
-            self._seen[place] = partition, view, view.end, partition.hw
+            self._seen[place] = partition, view, view.end, view.start, partition.hw
             self._cut.pop(place, None)
 
     def _judge_watermark(
@@ -257,6 +266,17 @@ class ReplicaStates:
                         f"{host.name} knows a batch of producer {producer} at"
                         f" {kept[-1].base_offset} of {name_of(key)}, which its log does not have",
                     )
+
+    def _judge_forgotten(self, host: Host, view: LogView, key: PartitionKey) -> None:
+        """D3: a replica that deletes records still knows their producers (KIP-360)."""
+        state = view.producers.state()
+        for producer, epoch in self._known.get((host.id, key), {}).items():
+            if state.get(producer, (-1, ()))[0] < epoch:
+                self._fail(
+                    "D3",
+                    f"{host.name} knows epoch {epoch} of producer {producer} in {name_of(key)} no"
+                    f" longer, since the log begins at {view.start}",
+                )
 
     def _judge_flush(self, host: Host, partition: Partition) -> None:
         """D1: no record is in memory only for longer than ``flush.ms`` says, if the disk works."""

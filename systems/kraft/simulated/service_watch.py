@@ -10,6 +10,8 @@ from typing import Any
 
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.server import clean_shutdown
+from kraftwreck.simulation.disk import ROOT, Disk
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.network import Rpc
@@ -38,6 +40,7 @@ class ServiceWatch:
     def _on_trace(self, host: Host, event: TraceEvent) -> None:
         if event.kind == "start":
             self._left[host.id] = host.life, left_epoch(host)
+            self._judge_mark(host)
         elif event.kind == "broker":
             self._states[host.id] = host.life, str(event.detail.get("state"))
 
@@ -57,7 +60,8 @@ class ServiceWatch:
         "F8",
         "EpochOfLastProcess",
         "A registering broker reports the epoch of its previous process after a clean "
-        "shutdown, and none otherwise.",
+        "shutdown, and none otherwise. Once it has started, a loss of power does not bring the "
+        "mark of that shutdown back.",
         simulated=True,
     )
     def _judge_registration(self, rpc: Rpc, body: dict[str, Any]) -> None:
@@ -69,6 +73,18 @@ class ServiceWatch:
                 self._world.now,
                 f"Broker {rpc.source} registers with the epoch {told} of its last process, which"
                 f" left {left} (-1: no clean shutdown)",
+            )
+
+    @rule("F8", simulated=True)
+    def _judge_mark(self, host: Host) -> None:
+        """F8: the mark of a clean shutdown is gone from the platter, too."""
+        disk = host.disk
+        if isinstance(disk, Disk) and disk.files.may_be_there(ROOT / clean_shutdown.NAME):
+            self._failures.add(
+                "F8",
+                self._world.now,
+                f"{host.name} has started, but after a loss of power the mark of its last shutdown"
+                " would be there again",
             )
 
     def missing(self) -> list[str]:

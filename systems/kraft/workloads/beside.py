@@ -1,9 +1,10 @@
 """Requests about records that no history names: brokers' answers are judged as they leave.
 
 A consumer sometimes looks up an offset by time or the end of a leader epoch. Some topics have keys
-of their own (negative ones). Most of their records are acknowledged by the leader alone. All are
-deleted in the end, by DeleteRecords, by retention or with their topic, which the next client
-creates again. Checkers of histories do not know deletions.
+of their own (negative ones). Most of their records are acknowledged by the leader alone, and some
+of their batches have sequence numbers of the client's producer. All are deleted in the end, by
+DeleteRecords, by retention or with their topic, which the next client creates again. Checkers of
+histories do not know deletions.
 
 Leadership moves without a fault, too: the replicas of a partition get another order, sometimes one
 fewer, and the first of them is elected. So a broker leads, follows and leads again in a short time.
@@ -142,9 +143,17 @@ def _append(client: LogClient, key: int) -> Steps:
     value = (client.state.calls << 16) + client.state.thread * 8
     values = range(value, value + 1 + client.draw(3, "values"))
     acks = _ACKS[client.draw(len(_ACKS), "acks")]
-    answer = yield produce_call(leader.node, key, batch_of(values, None), acks)
-    if answer.status != "ok" or _code(answer, "responses", "partition_responses"):
+    numbered = None
+    if client.producer is not None and client.draw(2, "numbered"):
+        numbered = (*client.producer, client.sequences.get(key, 0))
+    answer = yield produce_call(leader.node, key, batch_of(values, numbered), acks)
+    done = answer.status == "ok" and not _code(answer, "responses", "partition_responses")
+    if not done:
         client.forget(key)
+    if numbered is not None and done:
+        client.sequences[key] = client.sequences.get(key, 0) + len(values)
+    elif numbered is not None:
+        client.next_epoch()  # The batch may be there, or one before it may be lost.
 
 
 def _delete(client: LogClient, key: int, offset: int) -> Steps:

@@ -1,0 +1,144 @@
+"""Watches when the ISRs that leaders propose are decided (D18).
+
+Until it knows the outcome of a proposal, a leader counts the members of both ISRs (KIP-497). So it
+may not take an answer to an earlier request, or to another proposal, for the one that it waits for.
+And once a proposal is refused, it must be able to propose again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from kraftwreck.nodes.consensus.effects import ApiResponseReceived
+from kraftwreck.nodes.protocol.errors import INELIGIBLE_REPLICA, NONE, OPERATION_NOT_ATTEMPTED
+from kraftwreck.nodes.replication.effects import Proposal
+from kraftwreck.nodes.replication.headers import PartitionKey
+from kraftwreck.nodes.replication.partition import Partition
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.network import Rpc
+from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
+from kraftwreck.systems.kraft.simulated.record_logs import name_of, replicas_on
+
+NOT_MADE: Final = (INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED)
+"""Errors of a proposal that was not made, and that was based on the newest state."""
+ALTER: Final = "AlterPartition"
+
+Asked = tuple[int, int, tuple[int, ...]]
+"""A proposal in a request: leader epoch, partition epoch, members."""
+
+
+class _Waiting(NamedTuple):
+    """A proposal that a leader waits for, and the epochs of the partition that it knows."""
+
+    proposal: Proposal
+    leader_epoch: int
+    partition_epoch: int
+
+
+class ProposalOutcomes:
+    """Compares what each answer to AlterPartition changes with the request that it answers."""
+
+    def __init__(self, world: World, failures: Failures) -> None:
+        self._world = world
+        self._failures = failures
+        self._asked: dict[tuple[int, int, int], dict[PartitionKey, Asked]] = {}
+        """By broker, its life and correlation: the proposals of requests that were answered."""
+        self._waiting: dict[tuple[int, int], dict[PartitionKey, _Waiting]] = {}
+        """By broker and its life: the proposals after its last step."""
+        world.wires.on_reply.append(self._on_reply)
+        world.on_step.append(self._on_step)
+
+    def _on_reply(self, host: Host, rpc: Rpc, effect: Any) -> None:
+        message = rpc.message
+        if isinstance(message, ApiMessage) and message.api == ALTER:
+            self._asked[rpc.source, rpc.source_life, rpc.correlation] = {
+                (topic["topic_id"], part["partition_index"]): (
+                    part["leader_epoch"],
+                    part["partition_epoch"],
+                    tuple(member["broker_id"] for member in part["new_isr_with_epochs"]),
+                )
+                for topic in message.body["topics"]
+                for part in topic["partitions"]
+            }
+
+    def _on_step(self, host: Host, event: Any) -> None:
+        replicas = replicas_on(host)
+        if not replicas:
+            return
+        process = host.id, host.life
+        before = self._waiting.get(process, {})
+        errors: dict[PartitionKey, int] = {}
+        asked: dict[PartitionKey, Asked] = {}
+        if type(event) is ApiResponseReceived:
+            asked = self._asked.pop((*process, event.correlation), {})
+            errors = _errors(event.body) if asked else {}
+            if errors and self._asked_again(host, event.correlation):
+                errors = {}
+        for key, waiting in before.items():
+            partition = replicas.get(key)
+            if partition is not None:
+                own = asked.get(key) == _asked(waiting.proposal)
+                error = errors.get(key) if own else None
+                self._judge(host, partition, waiting, error)
+        self._waiting[process] = {
+            key: _Waiting(
+                partition.in_sync.pending.proposal,
+                partition.assignment.leader_epoch,
+                partition.assignment.partition_epoch,
+            )
+            for key, partition in replicas.items()
+            if partition.in_sync.pending is not None
+        }
+
+    def _asked_again(self, host: Host, correlation: int) -> bool:
+        """Whether a later AlterPartition of the process is on its way."""
+        return any(
+            isinstance(rpc.message, ApiMessage)
+            and rpc.message.api == ALTER
+            and rpc.correlation > correlation
+            for rpc in host.requests.values()
+        )
+
+    def _judge(
+        self, host: Host, partition: Partition, waiting: _Waiting, error: int | None
+    ) -> None:
+        """D18: compare a step with the answer in it, ``error``; None if it decides nothing."""
+        pending, assignment = partition.in_sync.pending, partition.assignment
+        waits = pending is not None and pending.proposal is waiting.proposal
+        known = waiting.leader_epoch, waiting.partition_epoch
+        moved = (assignment.leader_epoch, assignment.partition_epoch) != known
+        # A process that has given a request up ignores its answer, and proposes again.
+        again = partition.key in partition.with_.proposed
+        if waits and error in NOT_MADE and not again:
+            why = "still waits for the ISR {}, which was refused"
+        elif not (waits or moved or error in (NONE, *NOT_MADE)) and partition.leading:
+            why = "waits no longer for the ISR {}, whose outcome it does not know"
+        else:
+            return
+        self._failures.add(
+            "D18",
+            self._world.now,
+            f"{host.name} leads {name_of(partition.key)}, and "
+            + why.format(_members(waiting.proposal)),
+        )
+
+
+def _members(proposal: Proposal) -> list[int]:
+    return [broker for broker, _ in proposal.isr]
+
+
+def _asked(proposal: Proposal) -> Asked:
+    return proposal.leader_epoch, proposal.partition_epoch, tuple(_members(proposal))
+
+
+def _errors(body: dict[str, Any] | None) -> dict[PartitionKey, int]:
+    """Return the error of each partition in an answer, none if all of it failed."""
+    if body is None or body["error_code"] != NONE:
+        return {}
+    return {
+        (topic["topic_id"], part["partition_index"]): part["error_code"]
+        for topic in body["topics"]
+        for part in topic["partitions"]
+    }
