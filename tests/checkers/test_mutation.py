@@ -117,8 +117,11 @@ def test_a_constant_gets_another_value_where_functions_alone_use_it() -> None:
         assert findings.KEPT == 20
     finally:
         rebind(bound, 10)
-    # Parameters of a test are made from this one.
-    assert bindings(mutant_of("checkers/jepsen/judgement.py", "SHOWN", "doubled")) is None
+    # Code outside of functions uses this one.
+    assert (
+        bindings(mutant_of("checkers/kraft/invariants/evidence.py", "TRACES_LAG", "doubled"))
+        is None
+    )
 
 
 def test_a_limit_of_the_simulator_is_used_by_its_rules() -> None:
