@@ -272,6 +272,9 @@ class Partition:
         Nobody has seen them, nor a high watermark above ``end_offset``.
         """
         log.truncate(end_offset, written=False)
+        if self.leading:
+            # Its epoch begins here also without a record; the file says so already.
+            log.epochs.assign(self.assignment.leader_epoch, log.end)
         self.hw = min(self.hw, log.end)
         self.with_.changed.add(self.key)
 

@@ -394,6 +394,17 @@ def test_a_batch_without_room_is_taken_back_and_its_producer_may_repeat_it() -> 
     assert produced(broker.fetch(2, 2)) == (errors.NONE, 1)
 
 
+def test_a_leader_whose_first_batch_has_no_room_still_knows_its_epoch() -> None:
+    """Else a follower with a record of an older epoch was out of its range (seed 1800187)."""
+    broker = Broker()
+    broker.produce(batch(1))
+    broker.step(come.AppendFailed(KEY, 0))
+    partition = broker.core.partitions[KEY]
+    assert partition.log is not None and partition.log.epochs.entries == [(3, 0)]
+    older = partition.read(come.FetchPart(KEY, 0, 1 << 20, 3, 2, 0), 2, -1)
+    assert (older.error, older.diverging) == (errors.NONE, None)
+
+
 def test_a_follower_without_room_fetches_the_same_batch_later() -> None:
     broker = Broker(leader=2)
     fetch = only(broker.opened, out.FetchFrom)
