@@ -99,9 +99,7 @@ def _lags(kinds: Sequence[str], run: _Run) -> list[Fault]:
         kind = _pick(usable, (*mine, "kind"))
         shape = _pick(("link", "one-way"), (*mine, "shape")) if kind == "partition" else "slow"
         duration = _pick(_LONG_MS, (*mine, "duration")) * MILLISECOND
-        first = draw_below(len(brokers), *mine, "first")
-        second = first + 1 + draw_below(len(brokers) - 1, *mine, "second")
-        targets = brokers[first], brokers[second % len(brokers)]
+        targets = _two(brokers, mine)
         faults.append(
             Fault(
                 at=round(at_s * SECOND),
@@ -287,9 +285,7 @@ def _deafness(kinds: Sequence[str], run: _Run) -> list[Fault]:
     while at_s < run.duration_s * 0.8:
         mine = (run.seed, "replicas", "deaf", number)
         number += 1
-        first = draw_below(len(run.brokers), *mine, "first")
-        step = 1 + draw_below(len(run.brokers) - 1, *mine, "step")
-        deaf, returns = run.brokers[first], run.brokers[(first + step) % len(run.brokers)]
+        deaf, returns = _two(run.brokers, mine, "step")
         away_ms = _pick((2_000, 3_500, 6_500), (*mine, "away"))
         if "network" in kinds and draw_below(2, *mine, "late"):
             faults += _late_news(run, deaf, returns, at_s, away_ms)
@@ -317,9 +313,7 @@ def _lateness(run: _Run) -> list[Fault]:
     while at_s < run.duration_s * 0.8:
         mine = (run.seed, "replicas", "lateness", number)
         number += 1
-        first = draw_below(len(run.brokers), *mine, "first")
-        second = first + 1 + draw_below(len(run.brokers) - 1, *mine, "second")
-        leads, returns = run.brokers[first], run.brokers[second % len(run.brokers)]
+        leads, returns = _two(run.brokers, mine)
         away_ms = _pick((2_000, 3_500), (*mine, "away"))
         faults += _late_news(run, leads, returns, at_s, away_ms)
         at_s += away_ms / 1000 + 3.5 + 2.0 * draw_unit(*mine, "gap")
@@ -399,6 +393,15 @@ def _blows(kinds: Sequence[str], run: _Run) -> list[Fault]:
         )
         at_s += 0.3 + 2.0 * draw_unit(*mine, "gap") + (0 if triggered else duration / SECOND)
     return faults
+
+
+def _two(
+    brokers: Sequence[str], key: tuple[str | int, ...], other: str = "second"
+) -> tuple[str, str]:
+    """Return two different brokers; ``other`` is what the second one is drawn for."""
+    first = _pick(range(len(brokers)), (*key, "first"))
+    second = first + _pick(range(1, len(brokers)), (*key, other))
+    return brokers[first], brokers[second % len(brokers)]
 
 
 def _pick(options: Sequence[T], key: tuple[int | str, ...]) -> T:

@@ -23,7 +23,6 @@ from kraftwreck.systems.kraft.simulated.record_logs import name_of, replicas_on
 
 NOT_MADE: Final = (INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED)
 """Errors of a proposal that was not made, and that was based on the newest state."""
-DECIDED: Final = (NONE, INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED)
 ALTER: Final = "AlterPartition"
 
 Asked = tuple[int, int, tuple[int, ...]]
@@ -114,7 +113,7 @@ class ProposalOutcomes:
         again = partition.key in partition.with_.proposed
         if waits and error in NOT_MADE and not again:
             why = "still waits for the ISR {}, which was refused"
-        elif not (waits or moved or error in DECIDED) and partition.leading:
+        elif not (waits or moved or error == NONE or error in NOT_MADE) and partition.leading:
             why = "waits no longer for the ISR {}, whose outcome it does not know"
         else:
             return

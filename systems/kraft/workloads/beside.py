@@ -145,13 +145,13 @@ def _append(client: LogClient, key: int) -> Steps:
     acks = _ACKS[client.draw(len(_ACKS), "acks")]
     numbered = None
     if client.producer is not None and client.draw(2, "numbered"):
-        numbered = (*client.producer, client.sequences.get(key, 0))
+        numbered = client.numbers(key)
     answer = yield produce_call(leader.node, key, batch_of(values, numbered), acks)
     done = answer.status == "ok" and not _code(answer, "responses", "partition_responses")
     if not done:
         client.forget(key)
     if numbered is not None and done:
-        client.sequences[key] = client.sequences.get(key, 0) + len(values)
+        client.used(key, len(values))
     elif numbered is not None:
         client.next_epoch()  # The batch may be there, or one before it may be lost.
 

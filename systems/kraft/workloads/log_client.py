@@ -120,6 +120,15 @@ class LogClient:
             self.sequences.clear()
             self.batches.clear()
 
+    def numbers(self, key: int) -> tuple[int, int, int]:
+        """Return id, epoch and first sequence number for the producer's next batch."""
+        assert self.producer is not None
+        return (*self.producer, self.sequences.get(key, 0))
+
+    def used(self, key: int, count: int) -> None:
+        """Note that a batch of ``count`` records has used as many sequence numbers."""
+        self.sequences[key] = self.sequences.get(key, 0) + count
+
     def next_epoch(self) -> None:
         """Raise the epoch of the producer, if there is one: its sequence numbers begin again."""
         if self.producer is not None:

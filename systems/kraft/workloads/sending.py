@@ -110,12 +110,11 @@ def send(client: LogClient, key: int, values: Sequence[int], *, idempotent: bool
     if idempotent and draw_below(100, state.seed, "late", state.thread, state.calls) < LATE_PERCENT:
         yield from _repeat(client, key)
     if idempotent:
-        assert client.producer is not None
-        numbered = (*client.producer, client.sequences.get(key, 0))
+        numbered = client.numbers(key)
     batch = batch_of(values, numbered)
     sent = yield from _deliver(client, key, batch, idempotent=idempotent)
     if idempotent and sent.offset is not None:
-        client.sequences[key] = client.sequences.get(key, 0) + len(values)
+        client.used(key, len(values))
         client.batches.setdefault(key, deque(maxlen=IN_FLIGHT)).append(batch)
     elif idempotent and (sent.open or sent.error == _LOST_SEQUENCE):
         client.new_producer()
