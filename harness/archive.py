@@ -7,9 +7,11 @@ import importlib.util
 import io
 import marshal
 import zipfile
-from contextlib import suppress
+import zlib
 from functools import lru_cache
 from pathlib import Path
+
+from kraftwreck.harness import compiled_archive
 
 PACKAGE = Path(__file__).parents[1]
 """The folder of the package kraftwreck: in a checkout its subpackages are links to the folders at
@@ -17,6 +19,7 @@ the root, so no path is resolved here."""
 IMPORT_ROOT = PACKAGE.parent
 """The folder to put into ``PYTHONPATH`` of a process that imports kraftwreck."""
 PROJECT_TREE = PACKAGE / "nodes"
+_PACKAGE = "kraftwreck/__init__.py"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MAIN = (
     'import runpy\n\nrunpy.run_module("kraftwreck.nodes", run_name="__main__", alter_sys=True)\n'
@@ -36,33 +39,34 @@ def build_archive(tree: Path = PROJECT_TREE) -> bytes:
         for path in tree.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts and path.suffix not in _LEFT_OUT
     )
+    return _zipped(tuple((path.relative_to(tree).as_posix(), path.read_bytes()) for path in files))
+
+
+@lru_cache(maxsize=4)
+def _zipped(files: tuple[tuple[str, bytes], ...]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         _add(archive, "__main__.py", _MAIN.encode())
-        _add(archive, "kraftwreck/__init__.py", b"")
-        for path in files:
-            _add(
-                archive, f"kraftwreck/nodes/{path.relative_to(tree).as_posix()}", path.read_bytes()
-            )
+        _add(archive, _PACKAGE, compiled_archive.PACKAGE.encode())
+        for name, content in files:
+            _add(archive, f"kraftwreck/nodes/{name}", content)
     return buffer.getvalue()
 
 
 @lru_cache(maxsize=4)
 def with_bytecode(archive: bytes) -> bytes:
-    """Return ``archive`` with every module also compiled, for this version of Python.
+    """Return ``archive`` with its code also compiled, for this version of Python
+    (:mod:`harness.compiled_archive`).
 
-    Compiling takes most of a node's start. Another version of Python ignores the compiled modules,
-    whose magic number differs, and compiles the sources.
+    Another version of Python ignores the compiled code, whose magic number differs, and compiles
+    the sources.
     """
     buffer = io.BytesIO(archive)
     with zipfile.ZipFile(buffer, "a") as both:
-        for name in both.namelist():
-            if not name.endswith(".py"):
-                continue
-            # A module that this Python cannot compile: the host's may, or will report an error.
-            with suppress(SyntaxError):
-                # Stored: nodes start a tenth faster without compression.
-                _add(both, f"{name}c", _compiled(both.read(name), name), zipfile.ZIP_STORED)
+        for name in (_PACKAGE, "__main__.py"):
+            _add(both, f"{name}c", _compiled(both.read(name), name), zipfile.ZIP_STORED)
+        # Stored: nodes start a tenth faster without compression.
+        _add(both, compiled_archive.FILE, compiled_archive.compiled(archive), zipfile.ZIP_STORED)
     return buffer.getvalue()
 
 
@@ -87,6 +91,19 @@ def _add(
     entry.compress_type = how
     # Level 1: archives are made and sent often, and are small at any level.
     archive.writestr(entry, content, compresslevel=1)
+
+
+def compressed(content: bytes) -> bytes:
+    """Return ``content`` compressed by zlib; that of large files, which many hosts get, is kept."""
+    return _large(content) if len(content) > _LARGE else zlib.compress(content, 1)
+
+
+@lru_cache(maxsize=4)
+def _large(content: bytes) -> bytes:
+    return zlib.compress(content, 1)
+
+
+_LARGE = 1 << 16
 
 
 def digest(archive: bytes) -> str:

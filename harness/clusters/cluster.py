@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -29,6 +29,24 @@ class ClusterUnavailable(ClusterError):  # noqa: N818 - a state of the machine, 
         super().__init__(message, exit_code=BAD_ARGUMENTS)
 
 
+class FirstUse:
+    """Whether hosts that were made on this machine are still as they came up.
+
+    All hosts of a cluster share one. The first deployment takes it, and then knows that no earlier
+    run has left anything on any of them.
+    """
+
+    def __init__(self) -> None:
+        self._left = [True]
+
+    def take(self) -> bool:
+        """Return True to the first caller only."""
+        try:
+            return self._left.pop()
+        except IndexError:
+            return False
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """One machine, real or not.
@@ -40,7 +58,7 @@ class Host:
     ``"sudo -n"`` otherwise. ``gateway`` is the directory of the cluster whose network the host is
     in, if no network of this machine leads there (:mod:`harness.clusters.gateway`). ``clock`` is
     ``"machine"`` if the machine's own wall clock may be changed, provided that no other host shares
-    it (:mod:`harness.on_host.date`).
+    it (:mod:`harness.on_host.date`). ``first_use`` is None if the host may have been used before.
     """
 
     name: str
@@ -54,6 +72,7 @@ class Host:
     ssh_address: str = ""
     gateway: Path | None = None
     clock: str = ""
+    first_use: FirstUse | None = field(default=None, compare=False, repr=False)
 
     @property
     def ssh_endpoint(self) -> tuple[str, int]:
@@ -61,15 +80,17 @@ class Host:
         return self.ssh_address or self.ip, self.port
 
     def as_json(self) -> dict[str, Any]:
-        """Return the host as plain JSON values."""
+        """Return the host as plain JSON values, without its first use."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
         paths = {"key": self.key, "gateway": self.gateway}
-        return asdict(self) | {name: path and str(path) for name, path in paths.items()}
+        del values["first_use"]
+        return values | {name: path and str(path) for name, path in paths.items()}
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Host:
+    def from_json(cls, values: dict[str, Any]) -> Host:
         """Return the host from the result of :meth:`as_json`. Raises TypeError."""
-        paths = {name: fields.get(name) for name in ("key", "gateway")}
-        return cls(**fields | {name: Path(path) if path else None for name, path in paths.items()})
+        paths = {name: values.get(name) for name in ("key", "gateway")}
+        return cls(**values | {name: Path(path) if path else None for name, path in paths.items()})
 
 
 class Cluster(Protocol):

@@ -22,7 +22,13 @@ from typing import Any
 from kraftwreck.harness.archive import IMPORT_ROOT
 from kraftwreck.harness.clusters import cgroups, machines, rootless
 from kraftwreck.harness.clusters import state as states
-from kraftwreck.harness.clusters.cluster import ClusterError, ClusterUnavailable, Host, node_names
+from kraftwreck.harness.clusters.cluster import (
+    ClusterError,
+    ClusterUnavailable,
+    FirstUse,
+    Host,
+    node_names,
+)
 from kraftwreck.harness.clusters.healing import heal_hosts
 from kraftwreck.harness.clusters.keys import new_key_pair
 from kraftwreck.harness.clusters.state import ProcessIdentity, State
@@ -133,6 +139,7 @@ class NetnsCluster:
         ready = self._spawn_and_wait(lock)
         self.control_ip = ready["control_ip"]
         self.no_disks = ready["no_disks"]
+        first_use = FirstUse()
         self.hosts = [
             Host(
                 name=name,
@@ -142,6 +149,7 @@ class NetnsCluster:
                 key=key_file,
                 user=rootless.USER if rootless.needed() else "root",
                 gateway=self.directory if rootless.needed() else None,
+                first_use=first_use,
             )
             for node_id, (name, ip, (_, public)) in enumerate(
                 zip(names, ready["ips"], pairs, strict=True), start=1

@@ -8,16 +8,16 @@ process is called ``main``. In the run folder the files of ``n2`` are in ``nodes
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shlex
 import tarfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
+from kraftwreck.harness.archive import compressed
 from kraftwreck.harness.capabilities import Evidence
 from kraftwreck.harness.clusters.cluster import Host
 from kraftwreck.harness.clusters.state import control_boot_id
@@ -55,6 +55,9 @@ SLACK_S = 10.0 * PATIENCE
 """How much longer than the host itself the control node waits for its answer."""
 INSTALL_TIMEOUT_S = 120 * PATIENCE
 MEGABYTE = 1 << 20
+_AT_ONCE = 1 + (os.cpu_count() or 1)
+"""How many hosts that share the processors of this machine are installed at once: a small number
+lets the first processes start earlier and the last ones no later."""
 PYTHON = "/usr/bin/python3"
 _WALL = (PYTHON, "-c", "import time; print(time.time_ns() // 1000)")
 _LOADS = (PYTHON, "-c", "import sys, time; sys.stdout.write(str(time.monotonic_ns()))")
@@ -102,6 +105,8 @@ class PlainDeployment:
         self.agents = {name: Agent(remote) for name, remote in self.remotes.items()}
         self._slow = {name: Agent(remote) for name, remote in self.remotes.items()}
         """Agents for operations that take seconds, so that no fault waits for them."""
+        self._fresh = False
+        """Whether no earlier run can have used the hosts (:class:`FirstUse`)."""
         self.notes: list[str] = []
         """Remarkable events of this run, one line each."""
 
@@ -113,7 +118,7 @@ class PlainDeployment:
 
     def install(self) -> None:
         """Install everything, and end what earlier runs have left."""
-        on_all(list(self.hosts), self._install, at_once=self._begin())
+        self._on_checked(self._install)
 
     def start_all(self) -> None:
         """Start all processes that do not run, those of a host in their order."""
@@ -121,13 +126,29 @@ class PlainDeployment:
 
     def install_and_start(self) -> None:
         """Install everything, and start the processes of each host as soon as it is installed."""
-        on_all(list(self.hosts), self._install_and_start, at_once=self._begin())
+        self._on_checked(self._install_and_start)
 
     def _install_and_start(self, host: str) -> None:
         self._install(host)
         for name in self.on_host(host):
             # There is no fault yet that would wait for this agent.
             self._start(name, self.agents)
+
+    def _on_checked(self, install: Callable[[str], None]) -> None:
+        """Check and install every host; unless all are fresh, end what is left on any of them
+        before the first is installed."""
+        uses = {host.first_use for host in self.hosts.values()}
+        first_use = uses.pop() if len(uses) == 1 else None
+        self._fresh = first_use is not None and first_use.take()
+        if not self._fresh:
+            on_all(list(self.hosts), install, at_once=self._begin())
+            return
+
+        def check_and_install(host: str) -> None:
+            self._check_host(host)
+            install(host)
+
+        on_all(list(self.hosts), check_and_install, at_once=_AT_ONCE)
 
     def _begin(self) -> int:
         """Check all hosts, and end what earlier runs have left on any of them, before something
@@ -149,7 +170,7 @@ class PlainDeployment:
         """
         found = on_all(list(self.hosts), self._check_host).values()
         shared = {str(each["boot_id"]) for each in found} == {control_boot_id()}
-        return 1 + (os.cpu_count() or 1) if shared else len(self.hosts)
+        return _AT_ONCE if shared else len(self.hosts)
 
     def _check_host(self, name: str) -> Evidence:
         """Raise an error with what is missing; return what the host says of itself."""
@@ -163,10 +184,11 @@ class PlainDeployment:
         return found
 
     def _install(self, host: str) -> None:
-        agent = self.agents[host]
-        agent.ask("heal")
-        agent.ask("heal_network")
-        agent.ask("right_date", control=control_boot_id())
+        if not self._fresh:
+            agent = self.agents[host]
+            agent.ask("heal")
+            agent.ask("heal_network")
+            agent.ask("right_date", control=control_boot_id())
         self._prepare_folders(host)
         for artefact in self.artefacts:
             self._send(host, artefact.tar, f"{ARTEFACTS}/{artefact.name}", artefact.name)
@@ -177,7 +199,7 @@ class PlainDeployment:
         }
         files |= libraries(clocks=self.own_clocks, disks=self.own_disks)
         if files:
-            self._place(host, _tar(files))
+            self._place(host, files)
         self._check_libraries(host)
 
     def _prepare_folders(self, host: str) -> None:
@@ -213,12 +235,14 @@ class PlainDeployment:
         env = [f"{key}={value}" for key, value in own["env"].items()]
         return self.remotes[host].run(["env", *env, *argv])
 
-    def _place(self, host: str, tar: bytes) -> None:
-        """Unpack a tar of a few MB at the host's root, as it arrives: an SFTP session would cost a
+    def _place(self, host: str, files: Mapping[str, bytes]) -> None:
+        """Write a few MB of files by absolute path, by the agent: another channel would cost a
         process and several round trips more."""
+        packed = {path: compressed(content) for path, content in files.items()}
+        sizes = [[path, len(content)] for path, content in packed.items()]
+        attached = b"".join(packed.values())
         try:
-            argv = ["tar", "-xf", "-", "-C", "/", "--no-same-owner"]
-            self.remotes[host].run(argv, stdin=tar, timeout_s=INSTALL_TIMEOUT_S)
+            self.agents[host].send("place_files", attached, INSTALL_TIMEOUT_S, files=sizes)
         except UnreachableError:
             raise
         except RemoteError as failure:
@@ -418,14 +442,3 @@ class PlainDeployment:
             agent.close()
         for remote in self.remotes.values():
             remote.close()
-
-
-def _tar(files: Mapping[str, bytes]) -> bytes:
-    """Return a tar of files by absolute path."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for path, content in files.items():
-            entry = tarfile.TarInfo(path.lstrip("/"))
-            entry.size, entry.mode = len(content), 0o644
-            archive.addfile(entry, io.BytesIO(content))
-    return buffer.getvalue()

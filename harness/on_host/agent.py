@@ -2,8 +2,8 @@
 
 The control node sends this source over SSH to ``python3`` and then exchanges JSON lines with it, so
 that a fault costs one round trip and no start of an interpreter. Standard library only, for any
-Python >= 3.9. A request is ``{"do": name, ...}``; the response is the evidence, or
-``{"error": "one line"}``.
+Python >= 3.9. A request is ``{"do": name, ...}``, and the bytes whose number is ``"attached"``
+follow it; the response is the evidence, or ``{"error": "one line"}``.
 
 A service is described by ``{"name", "pid_file", "argv", "log", "data", "trace", "images",
 "folders", "ports", "ip", "ready", "settle_s", "user", "stop_signal", "disk_limit_mb"}``, optionally
@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from kraftwreck.harness.on_host import disk, services, squeeze
 from kraftwreck.harness.on_host.clock import create_clock, read_clock, right_clock, set_clock
@@ -203,10 +203,13 @@ ACTIONS = {
 } | disk.ACTIONS | squeeze.ACTIONS | services.ACTIONS  # fmt: skip
 
 
-def answer(line: bytes) -> Evidence:
-    """Carry out one request; a failure becomes a response."""
+def answer(line: bytes, stream: BinaryIO) -> Evidence:
+    """Carry out one request, whose attached bytes follow in ``stream``; a failure becomes a
+    response."""
     try:
         request = json.loads(line)
+        if "attached" in request:
+            request["attached"] = stream.read(request["attached"])
         return ACTIONS[request["do"]](request)
     except (RefusedError, DaemonError) as refusal:
         return {"error": str(refusal)}
@@ -219,8 +222,9 @@ def answer(line: bytes) -> Evidence:
 
 def main() -> None:
     """Answer requests until the control node disconnects."""
-    for line in sys.stdin.buffer:
-        sys.stdout.write(json.dumps(answer(line)) + "\n")
+    stream = sys.stdin.buffer
+    for line in stream:
+        sys.stdout.write(json.dumps(answer(line, stream)) + "\n")
         sys.stdout.flush()
 
 

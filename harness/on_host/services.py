@@ -18,6 +18,7 @@ import socket
 import stat
 import subprocess
 import time
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -422,6 +423,20 @@ def prepare_folders(request: Request) -> Evidence:
     return {}
 
 
+def place_files(request: Request) -> Evidence:
+    """Write the ``files``, paths and sizes of what is attached for each, compressed by zlib."""
+    place = 0
+    for text, size in request["files"]:
+        path = Path(text)
+        content = zlib.decompress(request["attached"][place : place + size])
+        place += size
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # Programs that run keep the old file.
+        path.write_bytes(content)
+        path.chmod(0o644)
+    return {}
+
+
 def choose_files(request: Request) -> Evidence:
     """Return the plain files below ``paths``, smallest first, that fit into ``limit`` bytes, or all
     if it is 0.
@@ -456,6 +471,6 @@ ACTIONS = {
     for action in (
         open_service, launch_service, close_service, kill_service, service_image, end_services,
         heal_services, pause_service, resume_service, service_status, prepare_folders,
-        choose_files,
+        place_files, choose_files,
     )
 }  # fmt: skip

@@ -7,6 +7,7 @@ import json
 import marshal
 import threading
 import time
+import zlib
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -18,12 +19,12 @@ from kraftwreck.harness.remote.session import Remote, RemoteError
 from kraftwreck.harness.remote.ssh import paramiko
 
 BOOT = """\
-import importlib.util, marshal, os, sys, types
+import importlib.util, marshal, os, sys, types, zlib
 sent = b""
 while len(sent) < {size}:
     sent += os.read(0, {size} - len(sent)) or sys.exit()
 same = importlib.util.MAGIC_NUMBER == {magic!r}
-for name, source, code in marshal.loads(sent):
+for name, source, code in marshal.loads(zlib.decompress(sent)):
     module = sys.modules[name] = types.ModuleType(name)
     exec(marshal.loads(code) if same else compile(source, name, "exec"), module.__dict__)
 module.main()
@@ -62,12 +63,11 @@ def modules(names: Sequence[str]) -> bytes:
 
 @lru_cache(maxsize=4)
 def _packed(texts: tuple[tuple[str, str], ...]) -> bytes:
-    return marshal.dumps(
-        [
-            (name, text, marshal.dumps(compile(text, name, "exec", dont_inherit=True)))
-            for name, text in texts
-        ]
-    )
+    parts = [
+        (name, text, marshal.dumps(compile(text, name, "exec", dont_inherit=True)))
+        for name, text in texts
+    ]
+    return zlib.compress(marshal.dumps(parts))
 
 
 def open_module(remote: Remote, *names: str) -> paramiko.Channel:
@@ -102,12 +102,23 @@ class Agent:
         Raises :class:`RemoteError` if the host refuses, does not respond in ``timeout_s`` seconds,
         or disconnects. A request is never sent twice.
         """
-        line = json.dumps({"do": do, **fields}).encode() + b"\n"
+        return self._exchange(do, timeout_s, fields, b"")
+
+    def send(
+        self, do: str, attached: bytes, timeout_s: float = ANSWER_TIMEOUT_S, **fields: Any
+    ) -> dict[str, Any]:
+        """Carry out ``do`` on the host with ``attached`` bytes; otherwise as :meth:`ask`."""
+        return self._exchange(do, timeout_s, {**fields, "attached": len(attached)}, attached)
+
+    def _exchange(
+        self, do: str, timeout_s: float, fields: dict[str, Any], attached: bytes
+    ) -> dict[str, Any]:
+        sent = json.dumps({"do": do, **fields}).encode() + b"\n" + attached
         with self._lock:
             channel = self._open()
             channel.settimeout(timeout_s)
             try:
-                channel.sendall(line)
+                channel.sendall(sent)
                 answer: dict[str, Any] = json.loads(self._read_line(channel, timeout_s))
             except (OSError, EOFError, ValueError, paramiko.SSHException) as failure:
                 reason = self._why(channel, failure, timeout_s)

@@ -29,6 +29,11 @@ else:
     invoke, paramiko = _Late("invoke"), _Late("paramiko")
 
 
+def load() -> None:
+    """Import Paramiko, which takes a tenth of a second, before the first session needs it."""
+    import_module("paramiko")
+
+
 def missing() -> str | None:
     """Return, in one line, which packages are missing for hosts; None if none is."""
     names = [name for name in NEEDED if find_spec(name) is None]
@@ -37,4 +42,4 @@ def missing() -> str | None:
     return f"hosts need {' and '.join(names)}: pip install 'kraftwreck[hosts]', or use -c sim"
 
 
-__all__ = ["invoke", "missing", "paramiko"]
+__all__ = ["invoke", "load", "missing", "paramiko"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-import uuid
+import os
 from typing import Final
 
 from kraftwreck.nodes.draw import draw
@@ -20,6 +20,9 @@ MIGRATING: Final = ZERO
 UNASSIGNED: Final = from_halves(0, 1)
 LOST: Final = from_halves(0, 2)
 METADATA_TOPIC_ID: Final = from_halves(0, 1)
+_FIXED: Final = 0xF000_C000_0000_0000_0000
+_VERSION_4: Final = 0x4000_8000_0000_0000_0000
+"""The bits of version and variant, and their values."""
 RESERVED: Final = 100
 """The first hundred uuids, ``(0, 0)`` to ``(0, 99)``, have fixed meanings."""
 
@@ -49,9 +52,12 @@ def is_usable(value: bytes) -> bool:
 
 def random_uuid() -> bytes:
     """Return a fresh uuid from the system's entropy."""
-    while not is_usable(value := uuid.uuid4().bytes):
-        pass
-    return value
+    while True:
+        # Version 4 of RFC 9562; the module uuid takes longer to load than most of a node's.
+        bits = int.from_bytes(os.urandom(16), "big")
+        value = (bits & ~_FIXED | _VERSION_4).to_bytes(16, "big")
+        if is_usable(value):
+            return value
 
 
 def draw_uuid(seed: int, *key: object) -> bytes:

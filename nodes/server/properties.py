@@ -50,12 +50,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.log.layout import DEFAULT_SEGMENT_BYTES, DEFAULT_SEGMENT_MS
 from kraftwreck.nodes.log.partition.settings import LogSettings
-from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.nodes.server.addresses import (
     BROKER,
     CONTROLLER,
@@ -66,6 +65,9 @@ from kraftwreck.nodes.server.addresses import (
     parse_servers,
     parse_voters,
 )
+
+if TYPE_CHECKING:
+    from kraftwreck.nodes.node_config import NodeConfig
 
 __all__ = ["ConfigError", "ServerConfig", "load_config", "parse_properties", "server_config"]
 
@@ -182,6 +184,9 @@ class ServerConfig:
         previous_broker_epoch: int = -1,
     ) -> NodeConfig:
         """Return the configuration of the pure node."""
+        # Formatting needs no node, and loading this takes half of its time.
+        from kraftwreck.nodes.node_config import NodeConfig
+
         config = NodeConfig(
             node_id=self.node_id,
             cluster_id=self.cluster_id,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kraftwreck.harness.archive import build_archive, digest, with_bytecode
+from kraftwreck.harness.archive import build_archive, compressed, digest, with_bytecode
 from kraftwreck.harness.capabilities import (
     CAPABILITIES,
     HOSTS,
@@ -20,6 +20,7 @@ from kraftwreck.harness.capabilities import (
 from kraftwreck.harness.client import BlockingClient, Client, Connection
 from kraftwreck.harness.clusters.cluster import Host, Machines
 from kraftwreck.harness.options import OptionError, RunOptions
+from kraftwreck.harness.remote import ssh
 from kraftwreck.harness.remote.agent import AGENT, modules
 from kraftwreck.harness.remote.session import RemoteError, on_all
 from kraftwreck.harness.run_errors import Trouble
@@ -335,9 +336,10 @@ class Kraft:
         return KraftOptions.of(options).layout(options.nodes)
 
     def prepare(self, nodes: Path) -> None:
-        """Compile the code for hosts: the node code and the agents."""
-        with_bytecode(build_archive(nodes))
+        """Compile the code for hosts, the node code and the agents, and load what sends it."""
+        compressed(with_bytecode(build_archive(nodes)))
         modules(AGENT)
+        ssh.load()
 
     def deploy(self, hosts: Sequence[Host], options: RunOptions, nodes: Path) -> Deployed:
         """Install and start the node code of the folder ``nodes`` on ``hosts``.

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import marshal
 import os
 import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kraftwreck.harness.archive import build_archive, digest, with_bytecode
+from kraftwreck.harness.compiled_archive import FILE
 
 
 @pytest.fixture
@@ -43,10 +46,17 @@ def with_other_sources(archive: bytes, magic: bytes) -> bytes:
     with zipfile.ZipFile(io.BytesIO(archive)) as before, zipfile.ZipFile(changed, "w") as after:
         for name in before.namelist():
             content = before.read(name)
-            if name.endswith(".pyc"):
+            if name.endswith(".pyc") or name == FILE:
                 content = magic + content[len(magic) :]
             after.writestr(name, content.replace(b"'from below'", b"'from source'"))
     return changed.getvalue()
+
+
+def compiled_in(archive: zipfile.ZipFile) -> Any:
+    """Return the compiled modules and methods of an archive."""
+    file = archive.read(FILE)
+    assert file.startswith(importlib.util.MAGIC_NUMBER)
+    return marshal.loads(file[len(importlib.util.MAGIC_NUMBER) :])  # noqa: S302 - our own
 
 
 def test_it_runs_on_a_bare_python(tree: Path, tmp_path: Path) -> None:
@@ -97,13 +107,58 @@ def test_the_sources_stay_as_they_are_beside_the_compiled_modules(tree: Path) ->
     ):
         names = sources.namelist()
         assert [both.read(name) for name in names] == [sources.read(name) for name in names]
-        compiled = {name.removesuffix("c") for name in both.namelist() if name.endswith(".pyc")}
-        assert compiled == {name for name in names if name.endswith(".py")}
+        files = {file for file, _, _ in compiled_in(both)[0].values()}
+        assert files == {name for name in names if name.startswith("kraftwreck/nodes/")}
 
 
 def test_a_source_that_this_python_cannot_read_is_left_to_the_hosts(tree: Path) -> None:
     (tree / "newer.py").write_text("a syntax to come\n")
+    (tree / "broken.py").write_text("import nothing_of_this_name\n")
     with zipfile.ZipFile(io.BytesIO(with_bytecode(build_archive(tree)))) as both:
-        names = set(both.namelist())
-    assert "kraftwreck/nodes/newer.py" in names
-    assert "kraftwreck/nodes/newer.pyc" not in names
+        assert "kraftwreck/nodes/newer.py" in both.namelist()
+        modules = set(compiled_in(both)[0])
+    assert {"kraftwreck.nodes.below", "kraftwreck.nodes.broken"} < modules
+    assert "kraftwreck.nodes.newer" not in modules
+
+
+CLASSES = """
+from dataclasses import dataclass, fields
+
+@dataclass(slots=True)
+class Pair:
+    left: int
+    right: int = 2
+
+@dataclass(slots=True, frozen=True)
+class Still:
+    word: str
+"""
+SHOWN = """
+import dataclasses, linecache, sys
+import kraftwreck.nodes.below as b
+from kraftwreck.nodes.classes import Pair, Still
+print(Pair(1), Pair(1) == Pair(1, 2), Pair(1) == Pair(2), hash(Still("a")) == hash(Still("a")))
+try:
+    Still("a").word = "b"
+except dataclasses.FrozenInstanceError as error:
+    print(error)
+file = sys.modules["kraftwreck.nodes.classes"].__file__
+print(file.endswith("x.pyz/kraftwreck/nodes/classes.py"), b.__path__ == [b.__file__[:-12]])
+print(linecache.getline(file, 4, vars(sys.modules["kraftwreck.nodes.classes"])).strip())
+print(getattr(dataclasses, "exec", exec) is not exec)
+"""
+
+
+def test_classes_with_compiled_methods_are_the_same_as_without(tree: Path, tmp_path: Path) -> None:
+    (tree / "classes.py").write_text(CLASSES)
+    (tree / "__main__.py").write_text(SHOWN)
+    archive = build_archive(tree)
+    with zipfile.ZipFile(io.BytesIO(with_bytecode(archive))) as both:
+        methods = compiled_in(both)[1]
+    assert len(methods) == 3 + 6, "init, repr, eq; and hash, setattr, delattr if frozen"
+    plain = output_of(archive, tmp_path).splitlines()
+    quick = output_of(with_bytecode(archive), tmp_path).splitlines()
+    assert plain[:-1] == quick[:-1]
+    assert (plain[-1], quick[-1]) == ("False", "True")
+    assert quick[0] == "Pair(left=1, right=2) True False True"
+    assert quick[-2] == "@dataclass(slots=True)"

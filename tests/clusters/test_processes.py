@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.clusters.netns import NetnsCluster
 from kraftwreck.harness.remote.agent import Agent
 from kraftwreck.harness.remote.session import Remote, RemoteError
 from kraftwreck.systems.kraft.remote.deployment import Deployment
@@ -189,10 +190,38 @@ def test_installing_again_starts_from_nothing(
     again.close()
 
 
+def test_only_the_first_deployment_on_new_hosts_looks_for_no_earlier_one(
+    netns_possible: None, service_tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    ask = Agent.ask
+
+    def seen(agent: Agent, do: str, *arguments: Any, **fields: Any) -> Any:
+        asked.append(do)
+        return ask(agent, do, *arguments, **fields)
+
+    monkeypatch.setattr(Agent, "ask", seen)
+    cluster = NetnsCluster(2)
+    hosts = cluster.up()
+    try:
+        for number in range(3):
+            known = [Host.from_json(host.as_json()) for host in hosts] if number == 2 else hosts
+            asked.clear()
+            deployment = Deployment(known, Settings(seed=7, tree=service_tree))
+            deployment.install()
+            deployment.close()
+            assert ("end_services" in asked, "heal" in asked) == (number > 0, number > 0), number
+    finally:
+        cluster.down()
+
+
 def test_earlier_runs_end_on_all_hosts_before_anything_starts(
     five: list[Host], service_tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node of an earlier run would reach the new ones: it has their addresses."""
+    first = Deployment(five, Settings(seed=7, tree=service_tree))
+    first.install()  # The hosts are no longer as they came up.
+    first.close()
     asked: list[str] = []
     ask = Agent.ask
 
