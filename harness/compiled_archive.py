@@ -19,9 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 
 FILE = "kraftwreck/compiled"
-"""The archive's file of compiled code: the magic number of its Python, and two marshalled
-dictionaries: of modules by name (file, whether it is a package, marshalled code), and of marshalled
-code by the source of methods."""
+"""The archive's file of compiled code. After the magic number of its Python come two marshalled
+dictionaries. The first has modules by name: file, whether it is a package, marshalled code. The
+second has the marshalled code of methods by their source."""
 LIMIT_S = 60.0
 
 PACKAGE = '''\

@@ -57,7 +57,7 @@ _PARTITIONS = 2000
 """The most partitions that a broker describes at once."""
 _NOBODY = -1
 _ASK_TIMEOUT_MS = 700
-_POLL_S = 0.03
+_POLL_S = 0.01
 _STOP_S = 0.15
 SNAPSHOTS = {
     "metadata.log.max.record.bytes.between.snapshots": "4000",

@@ -7,6 +7,7 @@ import json
 import marshal
 import subprocess
 import zlib
+from pathlib import Path
 
 import pytest
 
@@ -39,3 +40,32 @@ def test_another_version_of_python_compiles_the_sources() -> None:
     assert "mono_us" in answer_of(broken(2), b"\0\0\r\n")
     with pytest.raises(subprocess.CalledProcessError):
         answer_of(broken(1), b"\0\0\r\n")
+
+
+def test_attached_bytes_are_read_whatever_becomes_of_the_request(tmp_path: Path) -> None:
+    """A request after one that was refused is not taken for bytes of that one."""
+    old, new = tmp_path / "old", tmp_path / "below/new"
+    old.write_text("old")
+    old.chmod(0o600)
+    contents = {old: b"new\n" * 1000, new: b'{"do": "clock"}\n'}
+    packed = {path: zlib.compress(content) for path, content in contents.items()}
+    files = [[str(path), len(each)] for path, each in packed.items()]
+    attached = b"".join(packed.values())
+
+    def request(do: str, **fields: object) -> bytes:
+        return (
+            json.dumps({"do": do, "attached": len(attached), **fields}).encode() + b"\n" + attached
+        )
+
+    sent = modules(AGENT)
+    boot = BOOT.format(size=len(sent), magic=importlib.util.MAGIC_NUMBER)
+    asked = request("place_files", files=[["/dev/null/x", files[0][1]]])
+    asked += request("unknown") + request("place_files", files=files) + b'{"do": "clock"}\n'
+    done = subprocess.run([*PYTHON, boot], input=sent + asked, capture_output=True, check=True)
+    refused, unknown, placed, clock = map(json.loads, done.stdout.splitlines())
+    assert "Not a directory" in refused["error"] or "File exists" in refused["error"]
+    assert "unknown" in unknown["error"]
+    assert placed == {}
+    assert "mono_us" in clock
+    assert {path: path.read_bytes() for path in contents} == contents
+    assert [path.stat().st_mode & 0o777 for path in contents] == [0o644, 0o644]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,3 +40,9 @@ def test_drawn_uuids_depend_on_seed_and_key_only() -> None:
     assert len(drawn) == 400
     assert all(uuids.is_usable(value) for value in drawn)
     assert uuids.is_usable(uuids.random_uuid())
+
+
+def test_fresh_uuids_are_random_ones_of_version_4() -> None:
+    fresh = [uuid.UUID(bytes=uuids.random_uuid()) for _ in range(50)]
+    assert len(set(fresh)) == 50
+    assert {(each.version, each.variant) for each in fresh} == {(4, uuid.RFC_4122)}
