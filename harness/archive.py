@@ -11,8 +11,6 @@ import zlib
 from functools import lru_cache
 from pathlib import Path
 
-from kraftwreck.harness import compiled_archive
-
 PACKAGE = Path(__file__).parents[1]
 """The folder of the package kraftwreck: in a checkout its subpackages are links to the folders at
 the root, so no path is resolved here."""
@@ -44,6 +42,8 @@ def build_archive(tree: Path = PROJECT_TREE) -> bytes:
 
 @lru_cache(maxsize=4)
 def _zipped(files: tuple[tuple[str, bytes], ...]) -> bytes:
+    from kraftwreck.harness import compiled_archive  # The supervisor of hosts needs it not.
+
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         _add(archive, "__main__.py", _MAIN.encode())
@@ -61,6 +61,8 @@ def with_bytecode(archive: bytes) -> bytes:
     Another version of Python ignores the compiled code, whose magic number differs, and compiles
     the sources.
     """
+    from kraftwreck.harness import compiled_archive
+
     buffer = io.BytesIO(archive)
     with zipfile.ZipFile(buffer, "a") as both:
         for name in (_PACKAGE, "__main__.py"):

@@ -8,15 +8,20 @@ them twice. All of it is the same as without: what is not there is compiled from
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import io
 import marshal
+import os
+import secrets
 import subprocess
 import sys
 import tempfile
 import zipfile
 from contextlib import suppress
 from pathlib import Path
+
+from kraftwreck.harness.deploy.cache import cache_folder
 
 FILE = "kraftwreck/compiled"
 """The archive's file of compiled code. After the magic number of its Python come two marshalled
@@ -111,8 +116,41 @@ output.write(marshal.dumps(found))
 """
 
 
+KEPT = 8
+"""How many results are kept on the disk."""
+
+
 def compiled(archive: bytes) -> bytes:
     """Return the content of :data:`FILE` for an archive of sources, for this version of Python.
+
+    The last results are kept below ``$XDG_CACHE_HOME/kraftwreck/nodes``.
+    """
+    here = Path(__file__).read_bytes()
+    key = hashlib.sha256(b"\0".join([archive, here, sys.version.encode()])).hexdigest()
+    folder = cache_folder().with_name("nodes")
+    kept = folder / key
+    with suppress(OSError):
+        found = kept.read_bytes()
+        if hashlib.sha256(found[32:]).digest() == found[:32]:
+            os.utime(kept)
+            return found[32:]
+    made = _compile(archive)
+    with suppress(OSError):  # It is only a cache.
+        folder.mkdir(parents=True, exist_ok=True)
+        part = folder / f".part-{os.getpid()}-{secrets.token_hex(4)}"
+        part.write_bytes(hashlib.sha256(made).digest() + made)
+        part.replace(kept)
+        for old in sorted(folder.iterdir(), key=_used)[:-KEPT]:
+            old.unlink(missing_ok=True)
+    return made
+
+
+def _used(path: Path) -> float:
+    return path.stat().st_mtime
+
+
+def _compile(archive: bytes) -> bytes:
+    """Compile an archive of sources.
 
     Modules that this Python cannot compile are left out: the host's may, or will report an error.
     """

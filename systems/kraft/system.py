@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -337,9 +338,12 @@ class Kraft:
 
     def prepare(self, nodes: Path) -> None:
         """Compile the code for hosts, the node code and the agents, and load what sends it."""
-        compressed(with_bytecode(build_archive(nodes)))
-        modules(AGENT)
-        ssh.load()
+        with ThreadPoolExecutor(1) as pool:
+            # Another process does half of this.
+            archive = pool.submit(lambda: compressed(with_bytecode(build_archive(nodes))))
+            modules(AGENT)
+            ssh.load()
+            archive.result()
 
     def deploy(self, hosts: Sequence[Host], options: RunOptions, nodes: Path) -> Deployed:
         """Install and start the node code of the folder ``nodes`` on ``hosts``.

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.harness import compiled_archive
 from kraftwreck.harness.archive import build_archive, digest, with_bytecode
 from kraftwreck.harness.compiled_archive import FILE
 
@@ -50,6 +51,13 @@ def with_other_sources(archive: bytes, magic: bytes) -> bytes:
                 content = magic + content[len(magic) :]
             after.writestr(name, content.replace(b"'from below'", b"'from source'"))
     return changed.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with_bytecode.cache_clear()
+    return tmp_path / "cache/kraftwreck/nodes"
 
 
 def compiled_in(archive: zipfile.ZipFile) -> Any:
@@ -162,3 +170,42 @@ def test_classes_with_compiled_methods_are_the_same_as_without(tree: Path, tmp_p
     assert (plain[-1], quick[-1]) == ("False", "True")
     assert quick[0] == "Pair(left=1, right=2) True False True"
     assert quick[-2] == "@dataclass(slots=True)"
+
+
+def test_what_was_compiled_is_kept_unless_it_was_damaged(
+    tree: Path, tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = build_archive(tree)
+    first = compiled_archive.compiled(archive)
+    (kept,) = own_cache.iterdir()
+    with monkeypatch.context() as without:
+        without.setattr(compiled_archive, "_compile", lambda archive: pytest.fail("compiled again"))
+        assert compiled_archive.compiled(archive) == first
+    for damaged in (b"", kept.read_bytes()[:-1], kept.read_bytes() + b"x"):
+        kept.write_bytes(damaged)
+        again = compiled_archive.compiled(archive)
+        assert marshal.loads(again[4:])[0] == marshal.loads(first[4:])[0]  # noqa: S302 - our own
+        assert kept.stat().st_size == 32 + len(again)
+
+
+def test_only_the_last_ones_are_kept(
+    tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled_archive, "_compile", lambda archive: archive)
+    names: list[str] = []
+    for number in range(compiled_archive.KEPT + 3):
+        compiled_archive.compiled(b"%d" % number)
+        new = {path.name for path in own_cache.iterdir()} - set(names)
+        names += new
+        for age, name in enumerate(reversed(names)):
+            if (own_cache / name).exists():
+                os.utime(own_cache / name, (1000 - age, 1000 - age))
+    assert {path.name for path in own_cache.iterdir()} == set(names[-compiled_archive.KEPT :])
+
+
+def test_a_cache_that_cannot_be_written_does_no_harm(
+    tree: Path, tmp_path: Path, own_cache: Path
+) -> None:
+    own_cache.parent.mkdir(parents=True)
+    own_cache.write_text("a file in its place")
+    assert output_of(with_bytecode(build_archive(tree)), tmp_path).startswith("from below")
