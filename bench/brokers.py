@@ -1,8 +1,8 @@
 """Brokers of both kinds beside each other: produce with acks=all and consume, through librdkafka.
 
-``python -m bench.brokers [--pairs 5] [--megabytes 100]`` starts one controller and three brokers of
-Apache Kafka and the same of ours (``make oracle`` first). It loads them in turns, so that both see
-the same machine, and prints the medians with their spread as a table.
+``python -m bench.brokers [--pairs 5] [--megabytes 100] [--partitions 1]`` starts one controller and
+three brokers of Apache Kafka and the same of ours (``make oracle`` first). It loads them in turns,
+so that both see the same machine, and prints the medians with their spread as a table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,13 +92,14 @@ def _rss_kb(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
 
-def start(kind: str, folder: Path) -> Side:
-    """Start a cluster, and wait until its brokers serve."""
+def start(kind: str, folder: Path, properties: Mapping[str, object] | None = None) -> Side:
+    """Start a cluster, and wait until its brokers serve; ``properties`` are those of all nodes."""
     build = BenchBroker if kind == KAFKA else OurBroker
-    quorum = Quorum(folder / "quorum", [kind], free_ports(1))
+    properties = properties or {}
+    quorum = Quorum(folder / "quorum", [kind], free_ports(1), properties)
     quorum.format()
     brokers: list[Broker] = [
-        build(folder / f"b{node}", node, port, CLUSTER_ID, quorum.ports, {})
+        build(folder / f"b{node}", node, port, CLUSTER_ID, quorum.ports, properties)
         for node, port in zip(range(100, 100 + BROKERS), free_ports(BROKERS), strict=True)
     ]
     side = Side(kind, quorum, brokers)
@@ -110,24 +112,63 @@ def start(kind: str, folder: Path) -> Side:
     return side
 
 
-def create(side: Side, topic: str) -> None:
-    """Create a topic of one partition with three replicas."""
+@contextmanager
+def both(properties: Mapping[str, object] | None = None) -> Iterator[tuple[Side, Side]]:
+    """A cluster of Apache Kafka and one of ours, which end with the block."""
+    sides: list[Side] = []
+    with tempfile.TemporaryDirectory(prefix="kraftwreck-brokers-") as folder:
+        try:
+            for kind in (KAFKA, OURS):
+                sides.append(start(kind, Path(folder) / kind, properties))
+            yield sides[0], sides[1]
+        finally:
+            for side in sides:
+                for broker in side.brokers:
+                    broker.kill()
+                side.quorum.close()
+
+
+def ask(side: Side, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to a request of the first broker that answers."""
+    for broker in side.brokers:
+        client = KafkaClient(HOST, broker.port, "bench")
+        try:
+            answer = client.call(api, version, body, 60_000)
+        finally:
+            client.close()
+        if answer.status == "ok":
+            response: dict[str, Any] = answer.response
+            return response
+    raise RuntimeError(f"{side.name}: no broker answers {api}")
+
+
+def create(side: Side, topic: str, partitions: int = 1) -> None:
+    """Create a topic of three replicas."""
     wanted = {
         "name": topic,
-        "num_partitions": 1,
+        "num_partitions": partitions,
         "replication_factor": BROKERS,
         "configs": [{"name": "min.insync.replicas", "value": "2"}],
     }
-    client = KafkaClient(HOST, side.brokers[0].port, "bench")
-    try:
-        answer = client.call("CreateTopics", 7, {"topics": [wanted], "timeout_ms": 9000}, 10_000)
-        assert answer.status == "ok" and answer.response["topics"][0]["error_code"] == 0, answer
-    finally:
-        client.close()
+    answer = ask(side, "CreateTopics", 7, {"topics": [wanted], "timeout_ms": 50_000})
+    assert answer["topics"][0]["error_code"] == 0, answer
     time.sleep(2.0)
 
 
-def load(side: Side, topic: str, size: int, count: int) -> Measured:
+def leader(side: Side, topic: str) -> Broker | None:
+    """Return the broker that leads partition 0 of ``topic``, None while none does."""
+    answer = ask(side, "Metadata", 9, {"topics": [{"name": topic}]})
+    found = answer["topics"][0]["partitions"]
+    ids = {broker.node_id: broker for broker in side.brokers}
+    return ids.get(found[0]["leader_id"]) if found else None
+
+
+def cell(values: Sequence[float]) -> str:
+    """Return the median of ``values``, with the smallest and the largest."""
+    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+
+
+def load(side: Side, topic: str, size: int, count: int, partitions: int = 1) -> Measured:
     """Produce ``count`` records of ``size`` bytes, then read them again."""
     producer = confluent_kafka.Producer(
         {
@@ -147,10 +188,11 @@ def load(side: Side, topic: str, size: int, count: int) -> Measured:
 
     value = os.urandom(size)
     cpu, began = side.cpu_s(), time.monotonic()
-    for _ in range(count):
+    for number in range(count):
         while True:
             try:
-                producer.produce(topic, value, partition=0, on_delivery=delivered)
+                to = number % partitions
+                producer.produce(topic, value, partition=to, on_delivery=delivered)
                 break
             except BufferError:
                 producer.poll(0.01)
@@ -168,7 +210,7 @@ def load(side: Side, topic: str, size: int, count: int) -> Measured:
         }
     )
     cpu, began = side.cpu_s(), time.monotonic()
-    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    consumer.assign([confluent_kafka.TopicPartition(topic, n, 0) for n in range(partitions)])
     left = count
     while left > 0:
         left -= len(consumer.consume(10_000, 1.0))
@@ -180,10 +222,6 @@ def load(side: Side, topic: str, size: int, count: int) -> Measured:
 def table(sides: Sequence[Side], megabytes: int) -> list[str]:
     """Return the medians, with the smallest and the largest value, as lines of Markdown."""
     kafka, ours = sides
-
-    def cell(values: Sequence[float]) -> str:
-        return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
-
     rows: list[tuple[str, Callable[[Measured], float]]] = [
         ("produce, MB/s", lambda m: megabytes / m.produced_s),
         ("produce, CPU s/GB of all brokers", lambda m: 1000 * m.produce_cpu_s / megabytes),
@@ -205,28 +243,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--megabytes", type=int, default=100, help="of records in each load")
+    parser.add_argument("--partitions", type=int, default=1)
     options = parser.parse_args()
-    sides: list[Side] = []
-    with tempfile.TemporaryDirectory(prefix="kraftwreck-brokers-") as folder:
-        try:
-            for kind in (KAFKA, OURS):
-                sides.append(start(kind, Path(folder) / kind))
-            for pair in range(options.pairs + 1):
-                for size in SIZES:
-                    for side in sides:
-                        topic = f"t{pair}-{size}"
-                        create(side, topic)
-                        found = load(side, topic, size, options.megabytes * 1_000_000 // size)
-                        if pair:  # The first one warms up.
-                            side.measured.setdefault(size, []).append(found)
-                        print(f"pair {pair}, {size} B, {side.name}: {found}", flush=True)
-            print(f"load {os.getloadavg()}, {os.cpu_count()} processors")
-            print("\n".join(table(sides, options.megabytes)))
-        finally:
-            for side in sides:
-                for broker in side.brokers:
-                    broker.kill()
-                side.quorum.close()
+    with both() as sides:
+        for pair in range(options.pairs + 1):
+            for size in SIZES:
+                for side in sides:
+                    topic = f"t{pair}-{size}"
+                    create(side, topic, options.partitions)
+                    count = options.megabytes * 1_000_000 // size
+                    found = load(side, topic, size, count, options.partitions)
+                    if pair:  # The first one warms up.
+                        side.measured.setdefault(size, []).append(found)
+                    print(f"pair {pair}, {size} B, {side.name}: {found}", flush=True)
+        print(f"load {os.getloadavg()}, {os.cpu_count()} processors")
+        print("\n".join(table(sides, options.megabytes)))
 
 
 if __name__ == "__main__":

@@ -183,8 +183,9 @@ class Node:
         loader = self.loader
         broker = self.broker
         budget = self.config.work_records
-        late, self._undelivered = self._undelivered, []
-        self._take_deliveries(late, now)
+        if self._undelivered:
+            late, self._undelivered = self._undelivered, []
+            self._take_deliveries(late, now)
         while True:
             poll.poll(replica)
             if replica.committed:
@@ -211,11 +212,11 @@ class Node:
                 self._run_broker(broker, now, wall_ms)
             if replica.state is state and not replica.committed and not replica.announcements:
                 break
-        self._trace_applied()
+        if self._behind is not None or self._undelivered or loader.busy:
+            self._trace_applied()
         self._make_snapshot(now)
         made, replica.effects = replica.effects, []
-        effects: list[NodeEffect] = list(self._quorum.take_answers(made))
-        effects.extend(controller.take_replies())
+        effects: list[NodeEffect] = [*self._quorum.take_answers(made), *controller.take_replies()]
         self._register(effects, now)
         if broker is not None:
             effects.extend(broker.take_effects())

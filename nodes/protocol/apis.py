@@ -6,6 +6,7 @@ A frame is header and body without the int32 length before it; the listener adds
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Any, Final
 
 from kraftwreck.nodes.protocol import errors
@@ -79,6 +80,8 @@ yet.
 """
 
 MOST_HEADER_TAGS: Final = 100
+_HEADERS: Final = 1024
+"""Header versions that are remembered; a peer may ask for any version of any API."""
 _FIXED = struct.Struct(">hhi")
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
@@ -90,11 +93,13 @@ def _schema(api: str) -> Message:
     return MESSAGES[f"{api}Request"]
 
 
+@lru_cache(maxsize=_HEADERS)
 def request_header_version(api: str, version: int) -> int:
     """Return 2 for flexible versions of ``api``, else 1. Raises :class:`ProtocolError`."""
     return 2 if version in _schema(api).flexible else 1
 
 
+@lru_cache(maxsize=_HEADERS)
 def response_header_version(api: str, version: int) -> int:
     """Return 1 for flexible versions of ``api``, else 0; always 0 for ApiVersions.
 

@@ -66,10 +66,8 @@ class _Compiler:
             "I4": Struct(">i"),
             "refuse": primitives.refuse,
             "put_uvarint": primitives.put_uvarint,
-            "get_uvarint": primitives.get_uvarint,
             "more_uvarint": primitives.more_uvarint,
             "skip_tags": primitives.skip_tags,
-            "put_tags": primitives.put_tags,
             "unknown_fields": primitives.unknown_fields,
         }
 
@@ -248,7 +246,8 @@ class _Compiler:
         if not tagged:
             self.emit(1, "out.append(0)")
             return
-        self.emit(1, "tags = []")
+        # The number of tagged fields comes first: its byte is written last.
+        self.emit(1, "at = len(out); tags = 0; out.append(0)")
         for field in tagged:
             number = inner.get(field.name)
             is_struct = number is not None and not field.array
@@ -262,12 +261,28 @@ class _Compiler:
             else:
                 condition = f"w != {field.default!r}"
             self.emit(1, f"if {condition}:")
+            if _is_fixed(field):
+                self.encode_fixed_tag(field)
+                continue
             self.emit(2, "t = bytearray()")
             self.encode(2, field, "t", number, "w")
-            kept = f"if t != D_{number}: " if is_struct else ""
-            self.emit(2, f"{kept}tags.append(({field.tag}, t))")
-        self.emit(1, "if tags: put_tags(out, tags)")
-        self.emit(1, "else: out.append(0)")
+            if is_struct:
+                self.emit(2, f"if t != D_{number}:")
+            depth = 3 if is_struct else 2
+            self.emit(depth, f"tags += 1; n = len(t); out += {_uvarint(field.tag)!r}")
+            self.emit(depth, "if n < 128: out.append(n)")
+            self.emit(depth, "else: put_uvarint(out, n)")
+            self.emit(depth, "out += t")
+        self.emit(1, "out[at] = tags")
+
+    def encode_fixed_tag(self, field: Field) -> None:
+        """Emit code that appends tag, size and value of a field of fixed size."""
+        value = Struct(">" + _FIXED[field.kind])
+        if field.kind == "uuid":
+            self.check_uuid(2, field, "w")
+        head = _uvarint(field.tag) + _uvarint(value.size)
+        pack = self.constant(Struct(f">{len(head)}s{_FIXED[field.kind]}").pack)
+        self.emit(2, f"tags += 1; out += {pack}({head!r}, w)")
 
     # --- decoding -----------------------------------------------------------------------
 
@@ -378,8 +393,9 @@ class _Compiler:
             return
         self.emit(2, "whole = end")
         self.emit(2, "for _ in range(count):")
-        self.emit(3, "tag, pos = get_uvarint(data, pos)")
-        self.emit(3, "size, pos = get_uvarint(data, pos)")
+        for value in ("tag", "size"):
+            self.emit(3, f"{value} = data[pos]; pos += 1")
+            self.emit(3, f"if {value} > 127: {value}, pos = more_uvarint(data, pos, {value})")
         self.emit(3, "end = stop = pos + size")
         self.emit(3, f"if stop > whole: {_OUTSIDE}")
         keyword = "if"
@@ -393,6 +409,12 @@ class _Compiler:
 
 def _is_fixed(field: Field) -> bool:
     return not field.array and field.kind in _FIXED
+
+
+def _uvarint(value: int) -> bytes:
+    out = bytearray()
+    primitives.put_uvarint(out, value)
+    return bytes(out)
 
 
 def _runs(fields: list[Field]) -> list[list[Field]]:

@@ -62,20 +62,6 @@ def skip_tags(data: Buffer, position: int, end: int, count: int) -> int:
     return position
 
 
-def put_tags(out: bytearray, tags: list[tuple[int, bytearray]]) -> None:
-    """Append a tag section; ``tags`` are in ascending order."""
-    put_uvarint(out, len(tags))
-    for tag, value in tags:
-        size = len(value)
-        if tag < 128 and size < 128:
-            out.append(tag)
-            out.append(size)
-        else:
-            put_uvarint(out, tag)
-            put_uvarint(out, size)
-        out += value
-
-
 def unknown_fields(name: str, known: frozenset[str], body: object) -> NoReturn:
     """Refuse a body that is not a mapping, or has keys that the schema lacks."""
     if not isinstance(body, dict):

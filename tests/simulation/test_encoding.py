@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -40,7 +41,11 @@ from kraftwreck.nodes.log.batch import (
 )
 from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign as Campaign
 from kraftwreck.systems.kraft.simulated.damage import damaged
-from kraftwreck.systems.kraft.simulated.encoding import carried_answer, carried_request
+from kraftwreck.systems.kraft.simulated.encoding import (
+    Encoding,
+    carried_answer,
+    carried_request,
+)
 from kraftwreck.systems.kraft.simulated.knobs import Knobs, draw_knobs
 
 HERE = Endpoint("n2", 9093)
@@ -95,6 +100,49 @@ def test_a_message_that_cannot_be_written_is_fatal() -> None:
         carried_request(1, 1, VoteRequest("c", 2, 1 << 40, 1, DISK, OTHER, 4, 17, True))
     with pytest.raises(FatalError, match="an answer that cannot be read, Fetch"):
         carried_answer(FETCH, 1, FetchResponse(0, 0, 2, 5, 1 << 70, 0, -1, -1, -1, -1, b""))
+
+
+@pytest.mark.parametrize("message", REQUESTS, ids=lambda m: type(m).__name__)
+def test_an_equal_request_is_another_object_with_the_same_content(message: Request) -> None:
+    encoding = Encoding()
+    first, second = (encoding.request(1, number, message) for number in (1, 2))
+    assert first == second == message
+    assert first is not second
+
+
+@pytest.mark.parametrize(("asked", "answer"), ANSWERS)
+def test_an_equal_answer_is_another_object_with_the_same_content(
+    asked: Request, answer: QuorumResponse
+) -> None:
+    encoding = Encoding()
+    first, second = (encoding.answer(asked, number, answer) for number in (1, 2))
+    assert first == second == answer
+    assert first is not second
+
+
+def test_a_change_of_a_message_does_not_change_a_later_one() -> None:
+    encoding = Encoding()
+    first = encoding.request(1, 1, FETCH)
+    assert isinstance(first, FetchRequest)
+    first.fetch_offset = 99
+    assert encoding.request(1, 2, FETCH) == FETCH
+    other = replace(FETCH, fetch_offset=18)
+    assert encoding.request(1, 3, other) == other
+
+
+def test_the_same_answer_to_different_requests_is_read_by_the_request() -> None:
+    encoding, answer = Encoding(), VoterChangeResponse(0, 0, 2, 5, HERE, "now")
+    for _ in range(2):
+        assert encoding.answer(UPDATE, 1, answer) == carried_answer(UPDATE, 1, answer)
+        assert encoding.answer(ADD, 1, answer) == carried_answer(ADD, 1, answer)
+    assert carried_answer(ADD, 1, answer) != carried_answer(UPDATE, 1, answer)
+
+
+def test_few_messages_are_remembered() -> None:
+    encoding = Encoding()
+    for offset in range(1000):
+        encoding.request(1, offset, replace(FETCH, fetch_offset=offset))
+    assert len(encoding._read) <= 256
 
 
 # --- damage -------------------------------------------------------------------------------

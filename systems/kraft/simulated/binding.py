@@ -47,7 +47,7 @@ from kraftwreck.systems.kraft.simulated.data_requests import (
     copied,
     is_for_records,
 )
-from kraftwreck.systems.kraft.simulated.encoding import carried_answer, carried_request
+from kraftwreck.systems.kraft.simulated.encoding import Encoding
 from kraftwreck.systems.kraft.simulated.knobs import Knobs
 from kraftwreck.systems.kraft.simulated.voter_requests import answer_body, quorum_request
 
@@ -89,7 +89,7 @@ class KraftBinding:
     """
 
     def __init__(self, carried: bool = False) -> None:
-        self._carried = carried
+        self._encoding = Encoding() if carried else None
 
     @property
     def durable(self) -> frozenset[type]:
@@ -127,8 +127,8 @@ class KraftBinding:
         message = effect.message
         if type(message) is ApiVersionsRequest:
             return sent("ApiVersions", {}, quorum=True)
-        if self._carried:
-            return carried_request(host.id, effect.correlation, message)
+        if self._encoding is not None:
+            return self._encoding.request(host.id, effect.correlation, message)
         return message
 
     def received(self, token: int, rpc: Rpc, sender: str) -> Any:
@@ -159,8 +159,8 @@ class KraftBinding:
         """Return an answer as the node that sent the request reads it."""
         if type(effect) is ApiReply:
             return effect.body
-        if self._carried:
-            return carried_answer(rpc.message, rpc.correlation, effect.message)
+        if self._encoding is not None:
+            return self._encoding.answer(rpc.message, rpc.correlation, effect.message)
         return effect.message
 
     def heard(self, rpc: Rpc, answer: Any) -> Any:
@@ -196,8 +196,8 @@ class KraftBinding:
     def arriving(self, call: ClientCall) -> Any:
         """Return a voter change as the node reads it. Raises FatalError."""
         message = call.message
-        if message is not None and self._carried:
-            return carried_request(call.client, call.number, message)
+        if message is not None and self._encoding is not None:
+            return self._encoding.request(call.client, call.number, message)
         return message
 
     def called(self, token: int, call: ClientCall, message: Any) -> Any:
@@ -219,8 +219,8 @@ class KraftBinding:
         if isinstance(effect, SnapshotReply):
             effect = _with_piece(host, effect)
         answer: Response = effect.message
-        if self._carried and call.message is not None:
-            answer = carried_answer(call.message, call.number, effect.message)
+        if self._encoding is not None and call.message is not None:
+            answer = self._encoding.answer(call.message, call.number, effect.message)
         return answer_body(answer)
 
     def call_read(self, call: ClientCall, answer: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,12 @@ sender fails, because no healthy node ever sends one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any
+
 from kraftwreck.nodes.consensus.effects import FatalError, Message
 from kraftwreck.nodes.protocol.apis import (
     NAMES,
@@ -27,7 +33,58 @@ from kraftwreck.nodes.server.wire import (
 )
 
 _CORRELATION_MASK = 2**31 - 1
+_REMEMBERED = 256
+_VALUES: dict[type[Message], Callable[[Message], Any]] = {}
+"""By class of messages, the function that returns all fields of one; each class has several."""
 _BAD = (ProtocolError, ShapeError, KeyError, TypeError, ValueError, AttributeError)
+
+
+class Encoding:
+    """Carries the quorum RPCs of one run.
+
+    How a message is read depends on its fields only, and quorums repeat themselves: fetches without
+    news, the same batch for each follower. So an equal message soon after is not written again.
+    """
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[Any, ...], tuple[type[Message], tuple[Any, ...]]] = {}
+
+    def request(self, sender: int, correlation: int, message: Message) -> Message:
+        """Return ``message`` as its receiver reads it. Raises FatalError."""
+        key = (type(message), _fields_of(message))
+        return self._known(key) or self._remember(
+            key, carried_request(sender, correlation, message)
+        )
+
+    def answer(self, request: Message, correlation: int, message: Message) -> Message:
+        """Return the answer to ``request`` as the node that sent it reads it. Raises FatalError."""
+        key = (type(request), type(message), _fields_of(message))
+        return self._known(key) or self._remember(
+            key, carried_answer(request, correlation, message)
+        )
+
+    def _known(self, key: tuple[Any, ...]) -> Message | None:
+        try:
+            known = self._read.get(key)
+        except TypeError:  # A field that cannot be a key.
+            return None
+        return None if known is None else known[0](*known[1])
+
+    def _remember(self, key: tuple[Any, ...], read: Message) -> Message:
+        with suppress(TypeError):
+            if len(self._read) >= _REMEMBERED:
+                self._read.clear()
+            self._read[key] = type(read), _fields_of(read)
+        return read
+
+
+def _fields_of(message: Message) -> tuple[Any, ...]:
+    kind = type(message)
+    values = _VALUES.get(kind)
+    if values is None:
+        values = _VALUES[kind] = attrgetter(*(field.name for field in fields(kind)))
+    found: tuple[Any, ...] = values(message)
+    return found
 
 
 def carried_request(sender: int, correlation: int, message: Message) -> Message:
