@@ -42,7 +42,7 @@ def build_archive(tree: Path = PROJECT_TREE) -> bytes:
 
 @lru_cache(maxsize=4)
 def _zipped(files: tuple[tuple[str, bytes], ...]) -> bytes:
-    from kraftwreck.harness import compiled_archive  # The supervisor of hosts needs it not.
+    from kraftwreck.harness import compiled_archive  # The supervisor of hosts does not need it.
 
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
