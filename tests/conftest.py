@@ -12,8 +12,8 @@ import pytest
 
 from kraftwreck.harness.clusters.cluster import ClusterUnavailable
 from kraftwreck.harness.clusters.netns import probe
-from tests.compiled.suites import run_nowhere
 from tests.groups import Machine, longest_first, put_into_groups
+from tests.stages import run_nowhere
 
 TIMED = ("cluster", "browser", "wall_clock")
 """Markers of tests that wait for things that really happen, on a machine others use, too."""
@@ -113,9 +113,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     depends on the speed of other programs is tried once more before it counts as failed, and
     pytest's summary names it.
     """
-    nowhere = [item.nodeid for item in items if run_nowhere(item)]
+    nowhere = run_nowhere(items)
     if nowhere:
-        raise pytest.UsageError(f"many_runs, but make test-compiled leaves it out: {nowhere[0]}")
+        raise pytest.UsageError(f"no stage of .ci/run runs this test: {nowhere[0]}")
     for item in items:
         if HOSTS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.cluster)

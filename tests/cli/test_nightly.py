@@ -84,7 +84,7 @@ def test_the_command_of_a_red_run_repeats_it(
     assert "without it: passes" in ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.whole_run
 def test_a_fix_is_confirmed_and_a_bug_that_is_there_is_not(
     kraftwreck: Command, night: tuple[Path, dict[str, Any], int]
 ) -> None:
@@ -162,6 +162,7 @@ def is_orphan(directory: Path) -> bool:
 
 
 @pytest.mark.cluster
+@pytest.mark.whole_run
 def test_a_run_on_hosts_that_takes_too_long_is_ended_and_leaves_nothing(
     kraftwreck: Command, tmp_path: Path, netns_possible: None
 ) -> None:

@@ -50,6 +50,7 @@ def test_runs_reach_what_they_should() -> None:
     assert acknowledged > 500
 
 
+@pytest.mark.whole_run
 def test_long_runs_of_locks_are_valid_and_go_through_many_locks() -> None:
     campaign = CoreCampaign(system="raft", workload="lock", faults=FAULTS, time_limit_s=120.0)
     workload = simulated_workload("raft", "lock")
@@ -92,7 +93,7 @@ def test_faults_of_a_core_come_in_the_style_of_its_options() -> None:
     assert len(often) > len(timed)
 
 
-@pytest.mark.slow
+@pytest.mark.whole_run
 def test_a_planted_bug_is_found_shrunk_and_replayed(kraftwreck: Run, tmp_path: Path) -> None:
     patch = PATCHES / "X06.patch"
     seeds = ("--seeds", "0..0", "-t", 30, "--jobs", 1)
