@@ -21,9 +21,11 @@ test:
 	@$(MAKE) --no-print-directory -j 2 lint tests
 
 # pytest rewrites the assertions of a module once and keeps the result; without the first command,
-# every worker would rewrite all of them.
+# every worker would rewrite all of them after a change.
+REWRITTEN = build/rewritten
 tests:
-	@.venv/bin/pytest --collect-only -qq >/dev/null || true
+	@[ -e $(REWRITTEN) ] && [ -z "$$(find tests -name '*.py' -newer $(REWRITTEN) -print -quit)" ] || \
+		{ mkdir -p build; touch $(REWRITTEN); .venv/bin/pytest --collect-only -qq >/dev/null || true; }
 	.venv/bin/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 # Tests that are one whole hunt, one run on hosts, a Spark cluster, or an analysis that is killed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Generator
@@ -31,11 +32,22 @@ MACHINE = Machine(Path(__file__).parents[1] / "build")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let Ctrl-C end the commands that tests start: a shell that runs the tests in the background
-    has it ignored, and what they start would inherit that. Let pytest-xdist keep our order."""
+    has it ignored, and what they start would inherit that. Let pytest-xdist keep our order.
+
+    The garbage collector waits until all tests are known: they stay, and it would look at them
+    again and again, in each worker."""
+    gc.disable()
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Let the garbage collector look at nothing that is there already, and begin."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

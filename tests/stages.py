@@ -43,7 +43,10 @@ class Selection:
             return False
         if any(_below(path, each) for each in self.left_out):
             return False
-        return Expression.compile(self.markers).evaluate(lambda name, /, **_: name in markers)
+        return _compiled(self.markers).evaluate(lambda name, /, **_: name in markers)
+
+
+_compiled = cache(Expression.compile)
 
 
 def _below(path: str, place: str) -> bool:

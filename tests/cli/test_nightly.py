@@ -13,6 +13,7 @@ from kraftwreck.harness.clusters import state
 from kraftwreck.nightly.record import Record, read_records
 
 Command = Callable[..., Any]
+SHARED = pytest.mark.xdist_group("real night")
 CASE = Path(__file__).resolve().parents[1] / "regressions" / "R02.json"
 
 
@@ -49,6 +50,7 @@ def red(records: list[Record]) -> Record:
     return next(record for record in records if record.klass == "system" and record.shrunk)
 
 
+@SHARED
 @pytest.mark.slow
 def test_a_planted_bug_is_found_classified_shrunk_and_kept(
     night: tuple[Path, dict[str, Any], int],
@@ -71,6 +73,7 @@ def test_a_planted_bug_is_found_classified_shrunk_and_kept(
     assert told["coverage"]["sim"]["pairs"][0] > 0
 
 
+@SHARED
 @pytest.mark.slow
 def test_the_command_of_a_red_run_repeats_it(
     kraftwreck: Command, night: tuple[Path, dict[str, Any], int]

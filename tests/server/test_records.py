@@ -17,7 +17,10 @@ from kraftwreck.nodes.server.reexecution import replay
 from tests.server.conftest import UNHURRIED, Client, Cluster
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.xdist_group("records"),  # They share a cluster.
+]
 
 SESSION = {
     "broker.session.timeout.ms": 2000,
