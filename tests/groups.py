@@ -25,8 +25,9 @@ WHOLE_MACHINE = "hosts alone"
 MEMORY = ("spark", "browser")
 """Markers of tests that share the machine's memory: one worker each."""
 
-SHARED = ("combined", "failing", "shared", "shared_brokers")
-"""Fixtures of a module that are whole clusters or runs: one worker makes them for all its tests."""
+SHARED = ("combined", "failing", "shared")
+"""Fixtures of a module, by how their names begin, that are whole clusters or runs: one worker makes
+them for all its tests."""
 
 HOSTS_GROUPS = 3
 """The number of workers for other tests with hosts."""
@@ -66,7 +67,7 @@ def put_into_groups(items: list[pytest.Item]) -> None:
         else:
             if _has(item, "cluster"):
                 _group(item, groups[str(item.path)])
-            elif set(SHARED).intersection(getattr(item, "fixturenames", ())):
+            elif any(name.startswith(SHARED) for name in getattr(item, "fixturenames", ())):
                 _group(item, str(item.path))
 
 

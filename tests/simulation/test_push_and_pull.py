@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from bench import push_and_pull
 from bench.push_and_pull import main
 from bench.quorums.client import write
 from bench.quorums.commits import measure_commits, measure_idle
-from bench.quorums.elections import Return, measure_end, measure_return
+from bench.quorums.elections import measure_end, measure_return
 from bench.quorums.group import EAGER_PULL, EAGER_PUSH, MS, PULL, PUSH, Kind
 from bench.quorums.logs import FIGURE_7, measure_repair
 from kraftwreck.nodes.store.machine import encode
@@ -22,12 +21,6 @@ pytestmark = pytest.mark.interpreted  # The bench derives from classes of the co
 ROOT = Path(__file__).parents[2]
 BOTH = pytest.mark.parametrize("kind", [PUSH, PULL], ids=lambda kind: kind.name)
 SEEDS = range(2)
-
-
-@cache
-def returned(kind: Kind) -> Return:
-    """Return what a follower's return to a group of three does, for one seed."""
-    return measure_return(kind, 3, range(1))
 
 
 @pytest.mark.parametrize(("kind", "messages"), [(PUSH, 2), (PULL, 4)], ids=["push", "pull"])
@@ -76,7 +69,7 @@ def test_every_log_of_figure_7_is_repaired(shape: str) -> None:
     ids=["push", "push without pre-vote", "pull", "pull without pre-vote"],
 )
 def test_only_a_member_without_pre_vote_disrupts_on_its_return(kind: Kind, disrupts: bool) -> None:
-    found = returned(kind)
+    found = measure_return(kind, 3, range(1))
     assert [count > 0 for count in found.elections] == [disrupts]
     assert [terms > 0 for terms in found.terms] == [disrupts]
     assert [gap > 500 * MS for gap in found.gaps] == [disrupts]
@@ -100,7 +93,7 @@ def test_the_program_prints_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_page_has_a_row_for_each_group_to_which_a_follower_returns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = returned(PULL)
+    found = measure_return(PULL, 3, range(1))
     monkeypatch.setattr(push_and_pull, "measure_return", lambda *_: found)
     rows = push_and_pull.return_table(range(1)).splitlines()[2:]
     page = (ROOT / "bench/results/push-and-pull.md").read_text()
