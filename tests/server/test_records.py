@@ -347,7 +347,7 @@ class Writer(threading.Thread):
         assert not self.is_alive()
 
 
-@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("idempotent", [True, pytest.param(False, marks=pytest.mark.whole_run)])
 def test_killed_leaders_lose_nothing_acknowledged(
     make_cluster: Callable[..., Any], wait_until: Callable[..., Any], idempotent: bool
 ) -> None:
