@@ -6,7 +6,7 @@ PROVIDER ?= docker
 # The tests start thousands of processes; without bytecode each compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup run check coverage test tests test-busy compiled test-compiled test-frames oracle test-oracle test-campaign test-hosts test-wild suite-kafka-python suite-librdkafka vagrant-test lint lock clean
+.PHONY: setup run check coverage test tests test-whole test-busy compiled test-compiled test-frames oracle test-oracle test-campaign test-hosts test-wild suite-kafka-python suite-librdkafka vagrant-test lint lock clean
 
 setup:
 	@scripts/setup
@@ -21,12 +21,19 @@ test:
 	@$(MAKE) --no-print-directory -j 2 lint tests
 
 # pytest rewrites the assertions of a module once and keeps the result; without the first command,
-# every worker would rewrite all of them.
+# every worker would rewrite all of them after a change.
+REWRITTEN = build/rewritten
 tests:
-	@.venv/bin/pytest --collect-only -qq >/dev/null || true
+	@[ -e $(REWRITTEN) ] && [ -z "$$(find tests -name '*.py' -newer $(REWRITTEN) -print -quit)" ] || \
+		{ mkdir -p build; touch $(REWRITTEN); .venv/bin/pytest --collect-only -qq >/dev/null || true; }
 	.venv/bin/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
-# The same beside LOAD busy loops: no result may depend on the speed of the machine.
+# Tests that are one whole hunt, one run on hosts, a Spark cluster, or an analysis that is killed.
+test-whole:
+	@scripts/setup --test
+	.venv/bin/pytest -m whole_run -n $(WORKERS) --dist loadgroup $(ARGS)
+
+# The tests of make test beside LOAD busy loops: no result may depend on the speed of the machine.
 LOAD ?= 30
 test-busy:
 	@scripts/setup --test
@@ -35,7 +42,7 @@ test-busy:
 # Before a commit, in a minute: lint, types, and the tests next to what changed since BASE that need
 # no cluster, Spark, browser or whole runs.
 BASE ?= HEAD
-FAST = not (cluster or spark or browser or slow or oracle or campaign or vagrant or compiled or many_runs)
+FAST = not (cluster or spark or browser or slow or oracle or campaign or vagrant or compiled or many_runs or whole_run)
 check: lint
 	@.venv/bin/python -m tests.changed $(BASE) | xargs .venv/bin/pytest -q -n 2 --dist loadgroup -m "$(FAST)" $(ARGS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Generator
@@ -12,8 +13,8 @@ import pytest
 
 from kraftwreck.harness.clusters.cluster import ClusterUnavailable
 from kraftwreck.harness.clusters.netns import probe
-from tests.compiled.suites import run_nowhere
 from tests.groups import Machine, longest_first, put_into_groups
+from tests.stages import run_nowhere
 
 TIMED = ("cluster", "browser", "wall_clock")
 """Markers of tests that wait for things that really happen, on a machine others use, too."""
@@ -31,11 +32,22 @@ MACHINE = Machine(Path(__file__).parents[1] / "build")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let Ctrl-C end the commands that tests start: a shell that runs the tests in the background
-    has it ignored, and what they start would inherit that. Let pytest-xdist keep our order."""
+    has it ignored, and what they start would inherit that. Let pytest-xdist keep our order.
+
+    The garbage collector waits until all tests are known: they stay, and it would look at them
+    again and again, in each worker."""
+    gc.disable()
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Let the garbage collector look at nothing that is there already, and begin."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -113,9 +125,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     depends on the speed of other programs is tried once more before it counts as failed, and
     pytest's summary names it.
     """
-    nowhere = [item.nodeid for item in items if run_nowhere(item)]
+    nowhere = run_nowhere(items)
     if nowhere:
-        raise pytest.UsageError(f"many_runs, but make test-compiled leaves it out: {nowhere[0]}")
+        raise pytest.UsageError(f"no stage of .ci/run runs this test: {nowhere[0]}")
     for item in items:
         if HOSTS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.cluster)

@@ -3,7 +3,8 @@
 Tests with hosts are in few groups, for they wait most of the time, but several at once keep the
 machine too busy. Modules, which share hosts, stay whole. Tests that compare the whole machine
 before and after are one group, which starts first and has the machine to itself
-(:func:`alone`); tests that share the machine's memory are one group for each marker.
+(:class:`Machine`); tests that share the machine's memory are one group for each marker. Tests of a
+module that share a running cluster are one group.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ WHOLE_MACHINE = "hosts alone"
 
 MEMORY = ("spark", "browser")
 """Markers of tests that share the machine's memory: one worker each."""
+
+SHARED = ("combined", "failing", "shared")
+"""Fixtures of a module, by how their names begin, that are whole clusters or runs: one worker makes
+them for all its tests."""
 
 HOSTS_GROUPS = 3
 """The number of workers for other tests with hosts."""
@@ -62,6 +67,8 @@ def put_into_groups(items: list[pytest.Item]) -> None:
         else:
             if _has(item, "cluster"):
                 _group(item, groups[str(item.path)])
+            elif any(name.startswith(SHARED) for name in getattr(item, "fixturenames", ())):
+                _group(item, str(item.path))
 
 
 def longest_first(items: list[pytest.Item]) -> None:

@@ -70,15 +70,13 @@ def in_markdown(path: Path) -> Iterator[tuple[int, str]]:
 def in_python(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the docstrings of a module, and, outside of tests, its longer string literals."""
     tree = ast.parse(path.read_text())
-    docstrings = {
-        id(node.value): node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    }
+    docstrings: set[int] = set()
     messages = path.relative_to(ROOT).parts[0] not in ("tests", "bench")
     within: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
+    for node in _walk(tree):
+        if isinstance(node, ast.Expr):
+            docstrings.add(id(node.value))
+        elif isinstance(node, ast.JoinedStr):
             within.update(id(part) for part in ast.walk(node))
             if messages:
                 yield node.lineno, _plain(node)
@@ -89,6 +87,18 @@ def in_python(path: Path) -> Iterator[tuple[int, str]]:
                     yield node.lineno, found.strip()
             elif messages and id(node) not in within and len(node.value.split()) >= _FEWEST_WORDS:
                 yield node.lineno, node.value
+
+
+def _walk(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield all nodes, parents before children. :func:`ast.walk` needs three times as long."""
+    nodes = [tree]
+    for node in nodes:
+        yield node
+        for value in vars(node).values():
+            if isinstance(value, list):
+                nodes += [each for each in value if isinstance(each, ast.AST)]
+            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+                nodes.append(value)
 
 
 def _plain(joined: ast.JoinedStr) -> str:

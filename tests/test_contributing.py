@@ -137,6 +137,7 @@ def test_fault_that_runs_programs_leaves_evidence_on_hosts(plugin: Path) -> None
 
 @pytest.mark.cluster
 @pytest.mark.usefixtures("netns_possible")
+@pytest.mark.whole_run
 def test_system_runs_on_hosts_and_its_lost_value_is_found(plugin: Path) -> None:
     said = run(plugin, "memory", "-n", "kill-first", "--nodes", "3", "-t", "25", "--rate", "60",
                "--seed", "5", "-c", "netns")  # fmt: skip

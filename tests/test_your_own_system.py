@@ -57,7 +57,7 @@ def test_the_package_is_short_and_imports_the_public_interface_only() -> None:
     assert {name for _, name in imported} <= set(api.__all__)
 
 
-@pytest.mark.slow
+@pytest.mark.whole_run
 @pytest.mark.cluster
 @pytest.mark.usefixtures("netns_possible")
 @pytest.mark.parametrize(("command", "shown"), RUNS, ids=[command for command, _ in RUNS])

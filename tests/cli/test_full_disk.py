@@ -26,8 +26,10 @@ exit $status
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "seconds", "phase"),
-    [("128k", "60", "run: "), ("192k", "2", "collect: ")],
-    ids=["while it runs", "when it is over"],
+    [
+        pytest.param("128k", "60", "run: ", id="while it runs"),
+        pytest.param("192k", "2", "collect: ", id="when it is over", marks=pytest.mark.whole_run),
+    ],
 )
 def test_a_full_disk_ends_the_test_with_one_line(
     size: str, seconds: str, phase: str, tmp_path: Path, netns_possible: None

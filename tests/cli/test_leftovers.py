@@ -106,7 +106,7 @@ def wait_until_empty(what: Callable[[], object]) -> None:
     ("how", "status", "faults"),
     [
         (signal.SIGINT, 130, "partition,kill"),
-        (signal.SIGKILL, -9, "partition,kill"),
+        pytest.param(signal.SIGKILL, -9, "partition,kill", marks=pytest.mark.whole_run),
         (signal.SIGKILL, -9, "network"),
         (signal.SIGKILL, -9, "wire"),
     ],

@@ -13,6 +13,7 @@ from kraftwreck.harness.clusters import state
 from kraftwreck.nightly.record import Record, read_records
 
 Command = Callable[..., Any]
+SHARED = pytest.mark.xdist_group("real night")
 CASE = Path(__file__).resolve().parents[1] / "regressions" / "R02.json"
 
 
@@ -49,6 +50,7 @@ def red(records: list[Record]) -> Record:
     return next(record for record in records if record.klass == "system" and record.shrunk)
 
 
+@SHARED
 @pytest.mark.slow
 def test_a_planted_bug_is_found_classified_shrunk_and_kept(
     night: tuple[Path, dict[str, Any], int],
@@ -71,6 +73,7 @@ def test_a_planted_bug_is_found_classified_shrunk_and_kept(
     assert told["coverage"]["sim"]["pairs"][0] > 0
 
 
+@SHARED
 @pytest.mark.slow
 def test_the_command_of_a_red_run_repeats_it(
     kraftwreck: Command, night: tuple[Path, dict[str, Any], int]
@@ -84,7 +87,7 @@ def test_the_command_of_a_red_run_repeats_it(
     assert "without it: passes" in ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.whole_run
 def test_a_fix_is_confirmed_and_a_bug_that_is_there_is_not(
     kraftwreck: Command, night: tuple[Path, dict[str, Any], int]
 ) -> None:
@@ -162,6 +165,7 @@ def is_orphan(directory: Path) -> bool:
 
 
 @pytest.mark.cluster
+@pytest.mark.whole_run
 def test_a_run_on_hosts_that_takes_too_long_is_ended_and_leaves_nothing(
     kraftwreck: Command, tmp_path: Path, netns_possible: None
 ) -> None:

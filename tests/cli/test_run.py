@@ -295,7 +295,7 @@ def test_hosts_that_refuse_ssh_are_one_line_and_255(kraftwreck: Any, tmp_path: P
 
 
 @pytest.mark.cluster
-@pytest.mark.slow
+@pytest.mark.whole_run
 def test_a_run_on_namespaces_whose_network_is_disturbed(
     kraftwreck: Any, tmp_path: Path, netns_possible: None
 ) -> None:

@@ -94,6 +94,7 @@ def test_three_controllers_and_three_brokers(
     assert states(tmp_path, "n1") == []
 
 
+@pytest.mark.whole_run
 def test_five_combined_nodes(deploy: Callable[..., KraftDeployment]) -> None:
     deployed = deploy(nodes=5, system_options=("combined=yes",))
     made = ask(deployed, "n2", "CreateTopics", {"topics": [TOPIC], "timeout_ms": 5000})
@@ -108,6 +109,7 @@ def test_five_combined_nodes(deploy: Callable[..., KraftDeployment]) -> None:
     assert len(told["topics"][0]["partitions"]) == 6
 
 
+@pytest.mark.whole_run
 def test_a_run_with_records_is_valid_and_replays(
     netns_possible: None, own_state_directories: Path, tmp_path: Path
 ) -> None:

@@ -185,6 +185,7 @@ def run(
     return carry_out(options, schedule)
 
 
+@pytest.mark.whole_run
 def test_a_run_with_wrong_clocks_is_valid_and_every_node_replays(run: Path) -> None:
     verdict = judge(run, lambda line: None)
     assert {name: result.valid for name, result in verdict.checkers.items()} == dict.fromkeys(
@@ -197,6 +198,7 @@ def test_a_run_with_wrong_clocks_is_valid_and_every_node_replays(run: Path) -> N
     assert compared["traced"] > 300
 
 
+@pytest.mark.whole_run
 def test_the_run_records_clock_samples(run: Path) -> None:
     test = json.loads((run / "test.json").read_text())
     clocks = node_clocks(test)
@@ -234,6 +236,7 @@ def middle_of_longest_start(lines: list[bytes]) -> int:
 
 @pytest.mark.parametrize("sums", [True, False], ids=["by its sum", "by what it says"])
 @pytest.mark.parametrize("name", ["inputs.log", "trace.jsonl"])
+@pytest.mark.whole_run
 def test_a_run_whose_records_were_changed_is_refused(
     run: Path, tmp_path: Path, name: str, sums: bool
 ) -> None:

@@ -254,6 +254,7 @@ def test_without_disks_of_their_own_nothing_can_be_done_to_them(
     monkeypatch.undo()
 
 
+@pytest.mark.whole_run
 def test_a_whole_run_with_bad_disks_is_valid_and_replays(
     netns_possible: None, own_state_directories: Path, tmp_path: Path
 ) -> None:

@@ -158,6 +158,7 @@ def test_voters_are_changed_and_disks_replaced(deploy: Deploy, tmp_path: Path) -
     assert [r["same"] for r in replay_nodes(tmp_path, None)] == [True] * 4
 
 
+@pytest.mark.whole_run
 def test_a_whole_run_with_replaced_machines_and_cut_power_is_valid_and_replays(
     netns_possible: None, own_state_directories: Path, tmp_path: Path
 ) -> None:

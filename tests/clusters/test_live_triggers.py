@@ -166,6 +166,7 @@ def run(tmp_path: Path, schedule: Sequence[Fault], seconds: float) -> list[Fault
     return read_faults(carry_out(options, schedule))
 
 
+@pytest.mark.whole_run
 def test_faults_strike_at_elections_commits_and_claims(
     netns_possible: None, tmp_path: Path
 ) -> None:

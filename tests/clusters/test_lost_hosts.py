@@ -125,6 +125,7 @@ def test_a_run_outlives_its_sessions_and_a_link_that_is_away_for_a_while(
     assert phases.count("start") <= phases.count("stop"), "whatever began was ended"
 
 
+@pytest.mark.whole_run
 def test_a_host_that_is_lost_is_one_line_and_no_alarm_and_the_history_is_kept(
     netns_possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

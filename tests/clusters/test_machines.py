@@ -87,6 +87,7 @@ def test_a_host_that_crashes_is_silent_and_has_its_files_when_it_is_back(
         cluster.crash("n9")
 
 
+@pytest.mark.whole_run
 def test_a_whole_run_with_crashed_hosts_is_valid_and_replays(
     netns_possible: None, own_state_directories: Path, tmp_path: Path
 ) -> None:

@@ -36,6 +36,7 @@ def restarted(tmp_path: Path, seconds: int, schedule: list[Fault]) -> dict[str, 
     return ends
 
 
+@pytest.mark.whole_run
 def test_a_whole_run_of_an_upgrade_is_valid_and_replays(
     netns_possible: None, own_state_directories: Path, tmp_path: Path
 ) -> None:
@@ -48,6 +49,7 @@ def test_a_whole_run_of_an_upgrade_is_valid_and_replays(
         assert told["code"] != told["code_before"]
 
 
+@pytest.mark.whole_run
 def test_a_whole_run_of_restarts_is_valid_and_replays(
     netns_possible: None, own_state_directories: Path, tmp_path: Path
 ) -> None:

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.cluster
 PATIENCE_S = 60.0
 
 
+@pytest.mark.whole_run
 def test_a_leader_that_shuts_down_hands_over_first(
     netns_possible: None, own_state_directories: Path, tmp_path: Path
 ) -> None:

@@ -180,12 +180,14 @@ def evidence(told: dict[str, Any], kind: str, phase: str) -> list[dict[str, Any]
     return [f["evidence"] for f in found]
 
 
+@pytest.mark.whole_run
 def test_a_run_of_a_plain_user_is_valid_on_namespace_hosts(told: dict[str, Any]) -> None:
     assert told["errors"] == []
     assert told["valid"] is True
     assert told["test"]["cluster"] == "netns"  # and not the simulator instead
 
 
+@pytest.mark.whole_run
 def test_its_faults_have_their_evidence(told: dict[str, Any]) -> None:
     """As on root's hosts: packets dropped, processes gone, processes stopped, clocks wrong."""
     rules = evidence(told, "partition", "start")
@@ -197,6 +199,7 @@ def test_its_faults_have_their_evidence(told: dict[str, Any]) -> None:
     assert all('"measured"' in json.dumps(each) for each in evidence(told, "clock", "stop"))
 
 
+@pytest.mark.whole_run
 def test_it_leaves_nothing_behind(told: dict[str, Any], plain: PlainUser) -> None:
     assert told["left"] == []
     assert told["new links"] == []

@@ -199,6 +199,7 @@ def test_no_group_outlives_a_cluster(netns_possible: None, own_state_directories
     assert not any(group.exists() for group in groups)
 
 
+@pytest.mark.whole_run
 def test_a_whole_run_with_squeezed_nodes_is_valid_and_replays(
     netns_possible: None, own_state_directories: Path, tmp_path: Path
 ) -> None:

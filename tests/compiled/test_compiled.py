@@ -14,6 +14,7 @@ import pytest
 from kraftwreck.harness.compiled.tree import BUILD, PACKAGES, CompileError, make
 from kraftwreck.harness.patched_nodes import importing_from
 from tests.compiled.suites import LEFT_OUT, SUITES
+from tests.stages import COMPILED
 
 pytestmark = pytest.mark.compiled
 SEEDS = "0..49"
@@ -65,9 +66,8 @@ def test_it_is_compiled_modules_that_run(copy: Path) -> None:
 
 def test_the_tests_of_nodes_simulator_and_checkers_pass_with_them(copy: Path) -> None:
     """Checkers that are compiled must fail where those that are not do."""
-    marked = "not interpreted and not oracle and not campaign and not vagrant and not compiled"
     suites = [f"tests/{name}" for name in SUITES]
-    options = ["-q", "-n", "2", "--dist", "loadgroup", "-m", marked, "-p", "no:cacheprovider"]
+    options = ["-q", "-n", "2", "--dist", "loadgroup", "-m", COMPILED, "-p", "no:cacheprovider"]
     left_out = [f"--ignore=tests/{name}" for name in LEFT_OUT]
     done = python(copy, "-m", "pytest", *options, *left_out, *suites)
     assert done.returncode == 0, done.stdout[-5000:]

@@ -11,6 +11,8 @@ import pytest
 
 pytestmark = [pytest.mark.cluster, pytest.mark.whole_machine]
 
+WHOLE = pytest.mark.whole_run
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "bench/hygiene.py"
 
@@ -61,7 +63,10 @@ def test_every_leftover_is_detected(netns_possible: None) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("point", "way"), [(0, "alone"), (1, "heal"), (2, "next")])
+@pytest.mark.parametrize(
+    ("point", "way"),
+    [(0, "alone"), pytest.param(1, "heal", marks=WHOLE), pytest.param(2, "next", marks=WHOLE)],
+)
 def test_nothing_stays_when_the_control_process_is_killed(
     netns_possible: None, tmp_path: Path, point: int, way: str
 ) -> None:

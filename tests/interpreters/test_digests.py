@@ -59,6 +59,7 @@ def test_a_run_is_the_same_again_however_strings_are_hashed() -> None:
 
 
 @pytest.mark.parametrize("python", PYTHONS, ids=lambda python: python.version)
+@pytest.mark.whole_run
 def test_a_run_is_the_same_on_another_cpython(python: Python) -> None:
     if not python.ready:
         pytest.skip(

@@ -11,7 +11,7 @@ import pytest
 
 
 @pytest.mark.cluster
-@pytest.mark.slow
+@pytest.mark.whole_run
 @pytest.mark.parametrize(
     ("mutant", "type_"),
     [

@@ -14,6 +14,7 @@ import pytest
 
 from tests.test_tidy import ROOT
 
+pytestmark = pytest.mark.xdist_group("wheel")  # One wheel and one environment for all tests.
 BASE = (
     "click", "crc32c", "jinja2", "markupsafe", "msgspec", "networkx", "numba", "llvmlite", "numpy",
     "pyarrow",

@@ -25,7 +25,7 @@ from kraftwreck.pipeline.gold import read
 from kraftwreck.pipeline.schemas import GOLD, PER_RUN
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.whole_run, pytest.mark.xdist_group("spark")]
 CLASSES = "org.apache.spark.deploy"
 PATIENCE_S = 1800
 SETTINGS = {

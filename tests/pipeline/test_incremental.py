@@ -86,6 +86,7 @@ def at_once(analyzed: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable
     return call
 
 
+@pytest.mark.whole_run
 def test_batch_by_batch_is_as_all_at_once(
     analyzed: Any, analyze: Any, at_once: Any, tmp_path: Path
 ) -> None:
@@ -133,6 +134,7 @@ def test_changed_runs_are_replaced_and_removed_ones_stay_in_gold(
 
 
 @pytest.mark.parametrize("step", ["gold latency", "moved gold/keys"])
+@pytest.mark.whole_run
 def test_an_analysis_that_is_killed_is_finished_by_the_next(
     analyzed: Any, analyze: Any, at_once: Any, tmp_path: Path, step: str
 ) -> None:

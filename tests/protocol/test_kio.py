@@ -2,7 +2,7 @@
 
 Each message and version goes both ways: drawn from our schema, written by us, read and written by
 kio, read by us; and drawn from kio's classes, written by kio, read and written by us. The number
-of messages of each kind and direction is KRAFTWRECK_ROUND_TRIPS (200 if unset).
+of messages of each kind and direction is KRAFTWRECK_ROUND_TRIPS (60 if unset).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from kraftwreck.nodes.protocol.schemas import RECORDS, raft
 Drawn = Callable[[Message, int, int], dict[str, Any]]
 Completed = Callable[[dict[str, Any], tuple[Field, ...]], dict[str, Any]]
 
-MESSAGES_EACH = int(os.environ.get("KRAFTWRECK_ROUND_TRIPS", "200"))
+MESSAGES_EACH = int(os.environ.get("KRAFTWRECK_ROUND_TRIPS", "60"))
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MILLISECOND = datetime.timedelta(milliseconds=1)
 

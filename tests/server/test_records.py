@@ -17,7 +17,10 @@ from kraftwreck.nodes.server.reexecution import replay
 from tests.server.conftest import UNHURRIED, Client, Cluster
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.xdist_group("records"),  # They share a cluster.
+]
 
 SESSION = {
     "broker.session.timeout.ms": 2000,
@@ -344,7 +347,7 @@ class Writer(threading.Thread):
         assert not self.is_alive()
 
 
-@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("idempotent", [True, pytest.param(False, marks=pytest.mark.whole_run)])
 def test_killed_leaders_lose_nothing_acknowledged(
     make_cluster: Callable[..., Any], wait_until: Callable[..., Any], idempotent: bool
 ) -> None:

@@ -27,7 +27,7 @@ from kraftwreck.workloads.registry import find
 
 CAMPAIGN = Campaign(time_limit_s=4.0)
 SLICE = 5
-FEW = 60
+FEW = 30
 """The first runs, which `make test` judges, too."""
 
 QUORUM_APIS = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch", "FetchSnapshot")

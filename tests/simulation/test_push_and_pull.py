@@ -69,10 +69,10 @@ def test_every_log_of_figure_7_is_repaired(shape: str) -> None:
     ids=["push", "push without pre-vote", "pull", "pull without pre-vote"],
 )
 def test_only_a_member_without_pre_vote_disrupts_on_its_return(kind: Kind, disrupts: bool) -> None:
-    found = measure_return(kind, 3, SEEDS)
-    assert [count > 0 for count in found.elections] == [disrupts] * 2
-    assert [terms > 0 for terms in found.terms] == [disrupts] * 2
-    assert [gap > 500 * MS for gap in found.gaps] == [disrupts] * 2
+    found = measure_return(kind, 3, range(1))
+    assert [count > 0 for count in found.elections] == [disrupts]
+    assert [terms > 0 for terms in found.terms] == [disrupts]
+    assert [gap > 500 * MS for gap in found.gaps] == [disrupts]
 
 
 def test_only_end_quorum_epoch_spares_the_election_timeout() -> None:

@@ -333,6 +333,7 @@ def test_an_empty_log_behind_a_legal_loss_commits_nothing() -> None:
     assert tested.found == []
 
 
+@pytest.mark.many_runs
 def test_records_flushed_one_by_one_survive_a_loss_of_power_of_all_brokers() -> None:
     for run in islice(powerless_runs("1"), 3):
         assert run.failures == []

@@ -288,6 +288,7 @@ def test_clients_may_write_through_brokers_and_read_from_controllers() -> None:
 
 
 @pytest.mark.parametrize("brokers", [0, 2])
+@pytest.mark.many_runs
 def test_phantom_brokers_live_whole_lives(brokers: int) -> None:
     options = RunOptions(seed=3, time_limit_s=40, rate=24, concurrency=6, cluster="sim", nodes=3)
     node = {"session_timeout_ms": 1_000, "heartbeat_interval_ms": 200}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kraftwreck.campaigns.campaign import run_schedule, run_seed
+from kraftwreck.campaigns.campaign import Judged, run_schedule, run_seed
 from kraftwreck.harness.options import Style
 from kraftwreck.harness.simulated.core import FAULTS, load_core
 from kraftwreck.histories.fault import Fault
@@ -22,8 +23,17 @@ CAMPAIGN = CoreCampaign(system="raft", faults=FAULTS, time_limit_s=20.0)
 Run = Any
 
 
+@cache
+def judged(seed: int) -> Judged:
+    """Return the run of a seed, simulated once for all tests."""
+    options = CAMPAIGN.options(seed)
+    workload = simulated_workload("raft", options.workload)
+    return run_schedule(options, workload, CAMPAIGN.knobs(seed), CAMPAIGN.schedule(seed))
+
+
+@pytest.mark.xdist_group("raft runs")
 def test_clean_runs_are_valid() -> None:
-    tested = [run_seed(CAMPAIGN, seed, keep=False) for seed in range(12)]
+    tested = [judged(seed).tested for seed in range(12)]
     assert [(t.seed, t.found, t.unknown) for t in tested if t.found or t.unknown] == []
 
 
@@ -35,30 +45,30 @@ def test_seeds_choose_workloads_sizes_and_options() -> None:
         assert {CAMPAIGN.knobs(seed).node[name] for seed in range(60)} == {0, 1}
 
 
+@pytest.mark.xdist_group("raft runs")
 def test_runs_reach_what_they_should() -> None:
     elections = installed = acknowledged = 0
     for seed in range(12):
-        options = CAMPAIGN.options(seed)
-        workload = simulated_workload("raft", options.workload)
-        judged = run_schedule(options, workload, CAMPAIGN.knobs(seed), CAMPAIGN.schedule(seed))
-        kinds = [event.kind for event in judged.result.events]
+        result = judged(seed).result
+        kinds = [event.kind for event in result.events]
         elections += kinds.count("elected")
         installed += kinds.count("install")
-        acknowledged += sum(op.type == "ok" for op in judged.result.ops)
+        acknowledged += sum(op.type == "ok" for op in result.ops)
     assert elections > 30
     assert installed > 0
     assert acknowledged > 500
 
 
+@pytest.mark.whole_run
 def test_long_runs_of_locks_are_valid_and_go_through_many_locks() -> None:
     campaign = CoreCampaign(system="raft", workload="lock", faults=FAULTS, time_limit_s=120.0)
     workload = simulated_workload("raft", "lock")
     abandoned = 0
     for seed in range(4):
         schedule = campaign.schedule(seed)
-        judged = run_schedule(campaign.options(seed), workload, campaign.knobs(seed), schedule)
-        assert judged.verdict.valid is True, judged.verdict
-        ops = judged.result.ops
+        run = run_schedule(campaign.options(seed), workload, campaign.knobs(seed), schedule)
+        assert run.verdict.valid is True, run.verdict
+        ops = run.result.ops
         abandoned += max(op.key for op in ops if op.key is not None)
         assert any(op.type == "ok" for op in ops[len(ops) * 3 // 4 :]), "locks are not used up"
     assert abandoned >= 10
@@ -92,7 +102,7 @@ def test_faults_of_a_core_come_in_the_style_of_its_options() -> None:
     assert len(often) > len(timed)
 
 
-@pytest.mark.slow
+@pytest.mark.whole_run
 def test_a_planted_bug_is_found_shrunk_and_replayed(kraftwreck: Run, tmp_path: Path) -> None:
     patch = PATCHES / "X06.patch"
     seeds = ("--seeds", "0..0", "-t", 30, "--jobs", 1)
