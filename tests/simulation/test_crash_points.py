@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kraftwreck.nodes.log.partition.checkpoints import TopicPartition
+from kraftwreck.nodes.log.partition.checkpoints import PARTITION_METADATA, TopicPartition
 from kraftwreck.nodes.log.partition.partition_log import PartitionLog
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as out
@@ -16,7 +17,7 @@ from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.simulation.disk import ROOT
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.filesystem import Filesystem, MemoryFile
-from kraftwreck.systems.kraft.simulated.crash_points import Copies, CrashPoints, found
+from kraftwreck.systems.kraft.simulated.crash_points import Copies, CrashPoints, found, stopped
 from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 from tests.replication.world import KEY, batch
 from tests.server.test_partition_files import written
@@ -36,7 +37,7 @@ OPERATIONS = (
 )
 
 
-def written_log(files: Filesystem, *, start: int = 0) -> PartitionFiles:
+def written_log(files: Filesystem, *, start: int = 0, flushed: bool = True) -> PartitionFiles:
     """Write a log of several segments, of which most is durable."""
     files.make_directory(ROOT)
     logs = PartitionFiles(ROOT, lambda _: "t", LogSettings(segment_bytes=200), files)
@@ -44,7 +45,8 @@ def written_log(files: Filesystem, *, start: int = 0) -> PartitionFiles:
     for offset in range(RECORDS):
         placed = batch(1).placed(offset, 1 + offset // 5)
         logs.carry_out(out.Append(KEY, replace(placed, handle=written(placed))))
-    logs.carry_out(out.FlushLog(KEY, 1))
+    if flushed:
+        logs.carry_out(out.FlushLog(KEY, 1))
     if start:
         logs.carry_out(out.DeleteUpTo(KEY, start))
     return logs
@@ -90,6 +92,18 @@ def _cut_is_not_durable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryFile, "fsync", lambda self: None)
 
 
+def _id_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file with the topic id goes with the others, in order of names."""
+    unlink = Filesystem.unlink
+
+    def planted(self: Filesystem, path: Path) -> None:
+        first = f"{0:020}.log"
+        if path.name != PARTITION_METADATA or first not in self.names(path.parent):
+            unlink(self, path)
+
+    monkeypatch.setattr(Filesystem, "unlink", planted)
+
+
 def _deletion_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PartitionFiles, "_set_start", lambda self, name, offset: None)
 
@@ -101,6 +115,7 @@ def _deletion_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
         (out.Truncate(KEY, 3), _cut_is_lost),
         (out.Truncate(KEY, 2), _cut_is_not_durable),
         (out.RemoveLog(KEY), _start_is_kept),
+        (out.RemoveLog(KEY), _id_is_kept),
         (out.DeleteUpTo(KEY, 5), _deletion_is_lost),
     ],
 )
@@ -113,6 +128,25 @@ def test_a_wrong_order_or_a_missing_step_is_found(
     assert list(found(copies, effect, 0)) == []
     mistake(monkeypatch)
     assert [each for seed in range(4) for each in found(copies, effect, seed)] != []
+
+
+@pytest.mark.parametrize("flushed", [True, False])
+def test_a_stop_in_good_order_keeps_everything(
+    monkeypatch: pytest.MonkeyPatch, flushed: bool
+) -> None:
+    files = Filesystem()
+    written_log(files, start=1, flushed=flushed)
+    copies = Copies(files, "t", KEY)
+    assert [each for seed in range(4) for each in stopped(copies, seed)] == []
+    close = PartitionFiles.close
+
+    def planted(self: PartitionFiles) -> bool:
+        close(self)
+        return True
+
+    monkeypatch.setattr(PartitionFiles, "close", planted)
+    wrong = [each for seed in range(4) for each in stopped(copies, seed)]
+    assert (wrong == []) == flushed
 
 
 def test_a_run_rehearses_real_operations_and_invents_some(monkeypatch: pytest.MonkeyPatch) -> None:

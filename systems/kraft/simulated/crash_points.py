@@ -11,9 +11,9 @@ once for a log that has become long enough, with a drawn offset.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.nodes.draw import draw
@@ -28,6 +28,7 @@ from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.events import LogOpened, SegmentClosed
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
+from kraftwreck.nodes.server.disk_worker import Elsewhere, at_once
 from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.simulation.disk import ROOT
 from kraftwreck.simulation.failures import Failures
@@ -36,6 +37,8 @@ from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 from kraftwreck.systems.kraft.simulated.record_logs import name_of
+
+T = TypeVar("T")
 
 KINDS: Final = (data.Truncate, data.StartAt, data.DeleteUpTo, data.RemoveLog)
 """The operations that are rehearsed."""
@@ -76,16 +79,27 @@ class Copies:
         """Return the files as they were."""
         return self._form.copy_of(self._folders)
 
-    def open(self, files: Filesystem, key: PartitionKey | None = None) -> PartitionFiles:
-        """Open the log of ``key`` (None: the partition's own) as after a crash."""
-        logs = PartitionFiles(ROOT, lambda _: self._name, LogSettings(), files)
+    def open(
+        self,
+        files: Filesystem,
+        key: PartitionKey | None = None,
+        *,
+        orderly: bool = False,
+        elsewhere: Elsewhere = at_once,
+    ) -> PartitionFiles:
+        """Open the log of ``key`` (None: the partition's own), as after a crash by default."""
+        logs = PartitionFiles(
+            ROOT, lambda _: self._name, LogSettings(), files, orderly=orderly, elsewhere=elsewhere
+        )
         events = logs.carry_out(data.OpenLog(key or self.key))
         assert isinstance(events[0], LogOpened)
         return logs
 
-    def content(self, files: Filesystem, key: PartitionKey | None = None) -> Content:
+    def content(
+        self, files: Filesystem, key: PartitionKey | None = None, *, orderly: bool = False
+    ) -> Content:
         """Return what a start finds. Raises what a start raises."""
-        logs = self.open(files, key)
+        logs = self.open(files, key, orderly=orderly)
         start, batches = logs.content(key or self.key)
         opened = logs.carry_out(data.OpenLog(key or self.key))[0]
         assert isinstance(opened, LogOpened)
@@ -116,7 +130,8 @@ class CrashPoints:
         "AnyCrashPoint",
         "A process may die after any change of files in a cut, a deletion, a new beginning or the "
         "removal of a log, also with the power of its host. A start then finds a part of the log "
-        "without a gap, and what the operation was to keep. Once it has ended it is durable.",
+        "without a gap, and what the operation was to keep. Once it has ended it is durable. After "
+        "a stop in good order no loss of power takes anything.",
         simulated=True,
     )
     def _rehearse(self, host: Host, effect: Any) -> None:
@@ -156,6 +171,8 @@ class CrashPoints:
             data.RemoveLog(key),
         ):
             self._carry_out(host, effect, name)
+        for what in stopped(Copies(disk.files, name, key), chosen):
+            self._failures.add("F10", self._world.now, f"{host.name}: {name_of(key)}, {what}")
 
     def _carry_out(self, host: Host, effect: Any, name: str) -> None:
         disk, key, kind = host.disk, effect.key, type(effect)
@@ -220,6 +237,39 @@ def found(copies: Copies, effect: Any, seed: int) -> Iterator[str]:
             return
 
 
+def stopped(copies: Copies, seed: int) -> Iterator[str]:
+    """Yield what is wrong after a stop in good order and a loss of power.
+
+    The log may still have to be removed: work beside the process that has not begun is not done.
+    """
+    for removes in (False, True):
+        files, waits = copies.copy(), False
+
+        def elsewhere(work: Callable[[], T], done: Callable[[T], None]) -> None:
+            if not waits:  # noqa: B023
+                done(work())
+
+        logs = copies.open(files, elsewhere=elsewhere)
+        start, batches = logs.content(copies.key)
+        waits = True
+        if removes:
+            logs.carry_out(data.RemoveLog(copies.key))
+        orderly = logs.close()
+        files.process_ended()
+        files.lose_power(seed)
+        if not orderly:
+            continue  # The next start trusts nothing.
+        try:
+            now = copies.content(files, orderly=True)
+        except (LogCorruptError, OSError, ValueError) as error:
+            yield f"a start refuses what a stop in good order and a loss of power left: {error}"
+            continue
+        if (now.start, list(now.batches)) != (start, batches):
+            when = " before the removal of the log" if removes else ""
+            left = f"{now.start} to {now.end}"
+            yield f"a stop in good order{when} and a loss of power leave {left}"
+
+
 def _outcome(effect: Any, before: Content, after: Content) -> Iterator[str]:
     """Yield what is wrong after the operation, which nothing has interrupted."""
     start, end = before.start, before.end
@@ -245,6 +295,11 @@ def _judge(
     power: bool,
 ) -> str:
     if isinstance(effect, data.RemoveLog):
+        same = copies.content(files.copy_of(dict.fromkeys(files.directories)))
+        there = tuple(each for each in same.batches if each.next_offset > before.start)
+        whole = tuple(each for each in before.batches if each.next_offset <= same.end)
+        if same.end and (same.start > before.start or there != whole):
+            return f"a log from {same.start} to {same.end} is left, with a part of its batches"
         new = copies.content(files, (_NEW_TOPIC, copies.key[1]))
         if (new.start, new.end) != (0, 0):
             return f"a new topic of the same name has a log from {new.start} to {new.end}"
