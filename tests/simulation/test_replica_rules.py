@@ -23,7 +23,6 @@ from kraftwreck.nodes.replication.events import (
     DeleteRecordsReceived,
     FetchReceived,
     ListOffsetsReceived,
-    LogOpened,
     Settings,
 )
 from kraftwreck.nodes.replication.flushing import Durability
@@ -115,16 +114,6 @@ def vouches_before_it_flushes(patch: Patch) -> None:
 
     patch.setattr(Durability, "ask", planted)
     patch.setattr(PartitionFiles, "_flush", lambda self, key, number: None)
-
-
-def takes_an_opened_log_for_durable(patch: Patch) -> None:
-    """The page cache of a killed process survives it, but no loss of power."""
-    opened = Partition.opened
-
-    def planted(self: Partition, event: LogOpened) -> None:
-        opened(self, replace(event, durable_end=event.end_offset))
-
-    patch.setattr(Partition, "opened", planted)
 
 
 def keeps_slow_followers(patch: Patch) -> None:
@@ -338,7 +327,6 @@ PLANTED: list[tuple[Callable[[Patch], None], str]] = [
     (remembers_one_batch, "D3"),
     (lowers_the_high_watermark, "D5"),
     (vouches_before_it_flushes, "D1"),
-    (takes_an_opened_log_for_durable, "D1"),
     (keeps_slow_followers, "L13"),
     (deletes_all_closed_segments, "D11"),
     (returns_the_batch_before, "D2"),
