@@ -57,7 +57,7 @@ _NEW_TOPIC: Final = bytes(15) + b"\x01"
 
 
 class Content(NamedTuple):
-    """What a start finds in a log: all below ``durable`` is on the platter."""
+    """A log as a start finds it. All below ``durable`` is on the platter."""
 
     start: int
     end: int
