@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -332,6 +332,39 @@ class Filesystem(Media):
                     lost, sectors = lost + fewer, sectors + zeros
             directory.seen = dict(directory.durable)
         return Loss(lost, sectors, names)
+
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """All directories."""
+        return tuple(map(Path, sorted(self._directories)))
+
+    def copy_of(self, wanted: Mapping[Path, Collection[str] | None]) -> Filesystem:
+        """Return a copy of some directories, with the files of these names (None: all), as no
+        process has opened them; without faults."""
+        copies: dict[Inode, Inode] = {}
+
+        def copied(inode: Inode) -> Inode:
+            known = copies.get(inode)
+            if known is None:
+                known = Inode(bytearray(inode.data), inode.stable, inode.undone)
+                copies[inode] = known
+            return known
+
+        other = Filesystem()
+        for path, names in wanted.items():
+            mine = self._directories.get(str(path))
+            if mine is None:
+                continue
+            theirs = other._directories[str(path)] = Directory()
+            for own, new in ((mine.seen, theirs.seen), (mine.durable, theirs.durable)):
+                for name, inode in own.items():
+                    if names is None or name in names:
+                        new[name] = copied(inode)
+            for name, change in mine.changes:
+                if names is None or name in names or change in names:
+                    same = copied(change) if isinstance(change, Inode) else change
+                    theirs.changes.append((name, same))
+        return other
 
     def inode(self, path: Path) -> Inode:
         """Return the file at ``path``. Raises FileNotFoundError."""

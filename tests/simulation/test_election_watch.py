@@ -308,3 +308,82 @@ def pre_vote(
     answer = Reply(1, VoteResponse(0, error, -1, 1, granted))
     for told in run.world.wires.on_reply:
         told(run.host(2), rpc, answer)
+
+
+# --- F6 ---------------------------------------------------------------------------------------
+
+
+def hasty(run: Watched) -> list[str]:
+    return [kind for kind in run.found if kind == "F6"]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["one vote", "a vote asked for again"])
+@pytest.mark.parametrize(("after_s", "right"), [(0.9, False), (1.0, True)])
+def test_a_voter_gives_its_candidate_an_election_timeout(
+    run: Watched, after_s: float, right: bool, again: bool
+) -> None:
+    becomes(run, 1, "follower", "unattached")
+    for second in (1.2, 1.5) if again else (1.5,):
+        run.world.run(round(second * 1_000_000))
+        run.host(2).stepped_at = run.world.now
+        run.trace(2, "grant", "unattached", detail={**GRANT, "pre": False})
+    becomes(run, 1.5 + after_s, "unattached", "prospective")
+    assert hasty(run) == ([] if right else ["F6"])
+
+
+def test_the_write_of_a_vote_is_part_of_its_timeout(run: Watched) -> None:
+    becomes(run, 1, "follower", "unattached")
+    run.world.run(1_900_000)
+    run.host(2).stepped_at = 1_500_000
+    run.trace(2, "grant", "unattached", detail={**GRANT, "pre": False})
+    becomes(run, 2.5, "unattached", "prospective")
+    assert hasty(run) == []
+
+
+@pytest.mark.parametrize("between", ["pre-vote only", "a leader"])
+def test_without_a_vote_or_after_a_leader_no_candidate_needs_time(
+    run: Watched, between: str
+) -> None:
+    becomes(run, 1, "follower", "unattached")
+    pre = between == "pre-vote only"
+    run.trace(2, "grant", "unattached", detail={**GRANT, "pre": pre})
+    if not pre:
+        becomes(run, 1.1, "unattached", "follower")
+        becomes(run, 1.2, "follower", "unattached", 2)
+    becomes(run, 1.3, "unattached", "prospective", 1 if pre else 2)
+    assert hasty(run) == []
+
+
+def supported(run: Watched, source: int) -> None:
+    answer = VoteResponse(0, 0, -1, 1, True)
+    for heard in run.world.on_response:
+        heard(run.host(2), ResponseReceived(source, 1, answer))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "right"),
+    [((1,), (), False), ((), (1,), True), ((1, 3), (), False), ((1,), (3,), True)],
+)
+def test_pre_votes_from_before_a_vote_do_not_count(
+    run: Watched, before: tuple[int, ...], after: tuple[int, ...], right: bool
+) -> None:
+    run.voters(2, "123")
+    becomes(run, 1, "unattached", "prospective")
+    for source in before:
+        supported(run, source)
+    run.trace(2, "grant", "prospective", detail={**GRANT, "pre": False})
+    for source in after:
+        supported(run, source)
+    becomes(run, 1.1, "prospective", "candidate", 2)
+    assert hasty(run) == ([] if right else ["F6"])
+
+
+def test_pre_votes_are_not_counted_without_a_vote_or_with_other_voters(run: Watched) -> None:
+    run.voters(2, "123")
+    becomes(run, 1, "unattached", "prospective")
+    becomes(run, 1.1, "prospective", "candidate", 2)
+    becomes(run, 1.2, "candidate", "prospective", 2)
+    run.trace(2, "grant", "prospective", epoch=2, detail={**GRANT, "pre": False})
+    run.voters(2, "2")
+    becomes(run, 1.3, "prospective", "candidate", 3)
+    assert hasty(run) == []

@@ -18,6 +18,7 @@ from kraftwreck.nodes.consensus.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
+from kraftwreck.nodes.node import Node
 from kraftwreck.simulation.host import ClientCall
 from kraftwreck.simulation.network import Rpc
 from kraftwreck.systems.kraft.simulated import partition_service
@@ -107,6 +108,49 @@ def test_f2_gives_a_broker_half_a_minute_more(run: Watched, second: float, right
     at(run, second)
     run.watch.answers.finish()
     assert run.found == ([] if right else ["F2"])
+
+
+class Waking(Node):
+    """A node of which only the time of its next Tick is known."""
+
+    def __init__(self, deadline: int) -> None:
+        self.wakes_at = deadline
+
+    @property
+    def deadline(self) -> int:
+        return self.wakes_at
+
+
+def arrives(run: Watched, token: int, wait_ms: int) -> None:
+    request = FetchRequest(None, 2, bytes(16), wait_ms, 1 << 20, 1, 5, 1, -1)
+    run.host(1).tokens[token] = Rpc(2, token, 1, 1, 1, 1, request, 0)
+    run.watch.answers.arrived(run.host(1), request)
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(("late_us", "right"), [(1000, True), (1001, False)])
+def test_f2_lets_a_fetch_wait_no_longer_than_it_allows(
+    run: Watched, late_us: int, right: bool
+) -> None:
+    """The fetch that arrives now is not yet part of what the leader waits for."""
+    arrives(run, 1, 300)
+    at(run, 0.2)
+    run.host(1).node = Waking(run.host(1).clock.mono(0) + 300_000 + late_us)
+    arrives(run, 2, 1)
+    assert run.found == ([] if right else ["F2"])
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("ended", ["answered", "another process"])
+def test_f2_forgets_fetches_that_have_ended(run: Watched, ended: str) -> None:
+    arrives(run, 1, 300)
+    if ended == "answered":
+        del run.host(1).tokens[1]
+    else:
+        run.host(1).life += 1
+    run.host(1).node = Waking(1 << 60)
+    arrives(run, 2, 1)
+    assert run.found == []
 
 
 # --- F5 ---------------------------------------------------------------------------------------

@@ -12,6 +12,10 @@ A follower without answers of its leader also grants pre-votes to candidates who
 enough: an observer may be a voter by a record that it has not fetched yet (KIP-853). A node
 gives up its own pre-votes once a majority is out of reach or an election timeout is over
 (KIP-996). If it did so earlier, a single refusal could prevent an election.
+
+A vote gives its candidate the voter's election timeout (Raft, section 5.2): a voter that stood at
+once would disturb the election that it has just supported. Pre-votes that it got before count no
+longer (F6).
 """
 
 from __future__ import annotations
@@ -64,6 +68,15 @@ class _PreVotes:
         return 2 * (self.voters - len(self.refused)) <= self.voters
 
 
+@dataclass(slots=True)
+class _Support:
+    """The voters that granted a prospective node their pre-votes: since ``of_vote`` (a candidate),
+    to which it gave its own vote, or since it became prospective (-1)."""
+
+    of_vote: int = -1
+    granted: set[int] = field(default_factory=set)
+
+
 class ElectionWatch:
     """Knows since when each node without leadership has waited."""
 
@@ -77,6 +90,10 @@ class ElectionWatch:
         self._limits = {host.id: _limits(world, host) for host in world.hosts}
         self._pre_votes: dict[int, _PreVotes] = {}
         """By node: its request in progress, unless its voters have changed since."""
+        self._support: dict[int, _Support] = {}
+        """By prospective node, unless its voters have changed since."""
+        self._voted: dict[int, tuple[int, int]] = {}
+        """By unattached node: the candidate that it voted for last, and the time (µs)."""
         world.on_trace.append(self._on_trace)
         world.on_request.append(self._on_request)
         world.on_response.append(self._on_response)
@@ -92,6 +109,7 @@ class ElectionWatch:
     def _on_trace(self, host: Host, event: TraceEvent) -> None:
         kind, now = event.kind, self._world.now
         self._follow_pre_votes(host, event)
+        self._follow_votes(host, event)
         if kind == "state":
             before = event.detail.get("from", "")
             self._judge(host, before, event)
@@ -118,8 +136,14 @@ class ElectionWatch:
 
     def _on_response(self, host: Host, event: ResponseReceived) -> None:
         self._heard(host, event.source)
-        asked, answer = self._pre_votes.get(host.id), event.message
-        if asked is not None and isinstance(answer, VoteResponse) and not answer.vote_granted:
+        answer = event.message
+        if not isinstance(answer, VoteResponse):
+            return
+        asked, support = self._pre_votes.get(host.id), self._support.get(host.id)
+        if answer.vote_granted:
+            if support is not None:
+                support.granted.add(event.source)
+        elif asked is not None:
             asked.refused.add(event.source)
 
     def _follow_pre_votes(self, host: Host, event: TraceEvent) -> None:
@@ -135,6 +159,54 @@ class ElectionWatch:
                 self._pre_votes[host.id] = _PreVotes(event.epoch, event.leader, voters, now)
         elif kind in _ANEW and not event.detail.get("pre"):
             self._pre_votes.pop(host.id, None)
+
+    def _follow_votes(self, host: Host, event: TraceEvent) -> None:
+        """F6: a vote gives its candidate an election timeout, and ends the voter's pre-votes."""
+        kind, state = event.kind, event.state
+        if kind == "state":
+            voted, support = self._voted.pop(host.id, None), self._support.pop(host.id, None)
+            if state == "prospective":
+                self._support[host.id] = _Support()
+                if voted is not None:
+                    self._judge_patience(host, *voted, event)
+            elif state == "candidate" and support is not None and support.of_vote >= 0:
+                self._judge_support(host, support, event)
+        elif kind == "grant" and not event.detail.get("pre"):
+            candidate = event.detail["candidate"]
+            if state == "unattached":
+                # The timeout began with the step, which had to write the vote.
+                self._voted[host.id] = candidate, host.stepped_at
+            elif host.id in self._support:
+                self._support[host.id] = _Support(candidate)
+        elif kind in ("start", "voters"):
+            self._voted.pop(host.id, None)
+            self._support.pop(host.id, None)
+
+    def _judge_patience(self, host: Host, candidate: int, since: int, event: TraceEvent) -> None:
+        least = self._limits[host.id]["unattached"] // 2
+        waited = host.clock.elapsed(since, self._world.now)
+        if waited < least - DRIFT_US:
+            self._failures.add(
+                "F6",
+                self._world.now,
+                f"{host.name} stands for election {waited / 1e6:.2f} s after its vote for"
+                f" {candidate} in epoch {event.epoch}; its timeout is at least"
+                f" {least / 1e6:.2f} s",
+                event,
+            )
+
+    def _judge_support(self, host: Host, support: _Support, event: TraceEvent) -> None:
+        voters = self._voters.of(host.name)
+        granted = {voter for voter in voters if voter == host.id or voter in support.granted}
+        if 2 * len(granted) <= len(voters):
+            self._failures.add(
+                "F6",
+                self._world.now,
+                f"{host.name} becomes candidate of epoch {event.epoch}, but since its vote for"
+                f" {support.of_vote} only {sorted(granted)} of {sorted(voters)} granted it"
+                " pre-votes",
+                event,
+            )
 
     def _judge_haste(self, host: Host, asked: _PreVotes, event: TraceEvent) -> None:
         """F4: a node without news of a leader or an epoch gives up pre-votes in time only."""

@@ -37,6 +37,7 @@ from kraftwreck.systems.kraft.simulated.announcement_watch import AnnouncementWa
 from kraftwreck.systems.kraft.simulated.answer_watch import AnswerWatch
 from kraftwreck.systems.kraft.simulated.assignment_watch import AssignmentWatch
 from kraftwreck.systems.kraft.simulated.binding import disk_of
+from kraftwreck.systems.kraft.simulated.crash_points import CrashPoints
 from kraftwreck.systems.kraft.simulated.deletion_watch import DeletionWatch
 from kraftwreck.systems.kraft.simulated.divergence_watch import DivergenceWatch
 from kraftwreck.systems.kraft.simulated.durable_logs import DurableLogs
@@ -98,6 +99,7 @@ class Invariants:
             RecordAnswers(world, self.failures, self.records)
             RecordLookups(world, self.failures, self.records, steps)
             AssignmentWatch(world, self.failures)
+            CrashPoints(world, self.failures)
             DeletionWatch(world, self.failures, self.records)
             ProposalWatch(world, self.failures)
             ProposalOutcomes(world, self.failures)

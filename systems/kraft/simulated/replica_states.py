@@ -19,7 +19,7 @@ from kraftwreck.nodes.log.partition.checkpoints import (
     read_offsets,
 )
 from kraftwreck.nodes.replication import effects as data
-from kraftwreck.nodes.replication.events import UNLIMITED, LogOpened
+from kraftwreck.nodes.replication.events import UNLIMITED, LogFlushed, LogOpened
 from kraftwreck.nodes.replication.flushing import NO_ROOM_US
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 from kraftwreck.nodes.replication.log_view import LogView
@@ -67,6 +67,8 @@ class ReplicaStates:
         """The end of the log when it was opened."""
         self._durable: dict[Place, int] = {}
         """The end that was judged to be on the platter."""
+        self._told: dict[Place, int] = {}
+        """The end that the disk has said to be durable, since the log was opened last."""
         self._points: dict[int, tuple[Inode, Points]] = {}
         """By host: the checkpoint of recovery points that was judged last."""
         if watch.watches:
@@ -87,6 +89,8 @@ class ReplicaStates:
             log = self._note_cut(host, effect.key)
             if log is not None:
                 self._judge_point(host, effect.key, log)
+            if kind is data.StartAt:
+                self._told[host.id, effect.key] = effect.offset
         elif kind is data.WriteHighWatermarks:
             replicas = replicas_on(host)
             for key, offset in effect.offsets.items():
@@ -101,6 +105,10 @@ class ReplicaStates:
     def _on_caused(self, host: Host, event: Any) -> None:
         if type(event) is LogOpened:
             self._note_cut(host, event.key)
+            self._told[host.id, event.key] = event.durable_end
+        elif type(event) is LogFlushed:
+            place = host.id, event.key
+            self._told[place] = max(self._told.get(place, 0), event.end_offset)
 
     def _on_work(self, host: Host) -> None:
         """D1: all below a stored recovery point is on the platter.
@@ -197,6 +205,7 @@ class ReplicaStates:
                 self._known[place] = {
                     producer: epoch for producer, (epoch, _) in view.producers.state().items()
                 }
+            self._judge_told(host, partition)
             if partition.settings.flush_messages < UNLIMITED:
                 self._judge_durable(host, partition, log)
             self._seen[place] = partition, view, view.end, view.start, partition.hw
@@ -296,6 +305,16 @@ class ReplicaStates:
                 f"{host.name} has not flushed the records of {name_of(partition.key)} below"
                 f" {known[2]} for {(now - known[1]) / 1_000_000:.3f} s, with flush.ms="
                 f"{settings.flush_ms}",
+            )
+
+    def _judge_told(self, host: Host, partition: Partition) -> None:
+        """D1: a replica takes nothing for durable before its disk has said so."""
+        end, told = partition.durability.end, self._told.get((host.id, partition.key))
+        if told is not None and end > told:
+            self._fail(
+                "D1",
+                f"{host.name} takes {name_of(partition.key)} for durable up to {end}, its disk has"
+                f" said so up to {told}",
             )
 
     def _judge_durable(self, host: Host, partition: Partition, log: RecordLog) -> None:

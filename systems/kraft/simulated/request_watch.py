@@ -303,7 +303,8 @@ class RequestWatch:
         "F6",
         "NoHastyElection",
         "A follower whose leader answered within a fetch timeout, also with a piece of a "
-        "snapshot, does not stand for election unless the leader resigns.",
+        "snapshot, does not stand for election unless the leader resigns. Nor does a voter within "
+        "an election timeout after its vote, or with pre-votes from before it.",
         simulated=True,
     )
     def _judge_haste(self, host: Host, event: TraceEvent) -> None:

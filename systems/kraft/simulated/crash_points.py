@@ -1,0 +1,320 @@
+"""Rehearses deaths inside of the operations that remove records (F10).
+
+A cut, a deletion, a new beginning of a log, and the removal of a replica change several files. A
+process may die after any of these changes, and the power of its host may fail then. Faults come too
+seldom to meet each of these points. So some of the operations are carried out on a copy of the
+files first, up to each change in turn, and the copy is opened as a start would open it.
+
+Operations on several segments are rare. Since a copy suffers no harm, each kind is also invented
+once for a log that has become long enough, with a drawn offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+from kraftwreck.checkers.kraft.rule import rule
+from kraftwreck.nodes.draw import draw
+from kraftwreck.nodes.log.files import LogCorruptError
+from kraftwreck.nodes.log.layout import segment_offsets
+from kraftwreck.nodes.log.partition.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+)
+from kraftwreck.nodes.log.partition.settings import LogSettings
+from kraftwreck.nodes.replication import effects as data
+from kraftwreck.nodes.replication.events import LogOpened, SegmentClosed
+from kraftwreck.nodes.replication.headers import Batch, PartitionKey
+from kraftwreck.nodes.server.disk_worker import Elsewhere, at_once
+from kraftwreck.nodes.server.partition_files import PartitionFiles
+from kraftwreck.simulation.disk import ROOT
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.filesystem import Crash, Filesystem
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
+from kraftwreck.systems.kraft.simulated.record_logs import name_of
+
+T = TypeVar("T")
+
+KINDS: Final = (data.Truncate, data.StartAt, data.DeleteUpTo, data.RemoveLog)
+"""The operations that are rehearsed."""
+
+SEVERAL: Final = 4
+"""Segments of a log for which operations are invented."""
+
+EACH: Final = 2
+"""How many operations of each kind a run rehearses."""
+
+MOST_CHANGES: Final = 60
+"""More changes of files than any of these operations makes."""
+
+_CHECKPOINTS: Final = (HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS)
+_NEW_TOPIC: Final = bytes(15) + b"\x01"
+
+
+class Content(NamedTuple):
+    """A log as a start finds it. All below ``durable`` is on the platter."""
+
+    start: int
+    end: int
+    durable: int
+    batches: tuple[Batch, ...]
+
+
+class Copies:
+    """Copies of the files of one partition; ``name`` is the name of its topic."""
+
+    def __init__(self, files: Filesystem, name: str, key: PartitionKey) -> None:
+        folder = ROOT / f"{name}-{key[1]}"
+        self._form = files.copy_of({ROOT: _CHECKPOINTS, folder: None})
+        self._folders: dict[Path, tuple[str, ...] | None] = {ROOT: _CHECKPOINTS, folder: None}
+        self._name = name
+        self.key = key
+
+    def copy(self) -> Filesystem:
+        """Return the files as they were."""
+        return self._form.copy_of(self._folders)
+
+    def open(
+        self,
+        files: Filesystem,
+        key: PartitionKey | None = None,
+        *,
+        orderly: bool = False,
+        elsewhere: Elsewhere = at_once,
+    ) -> PartitionFiles:
+        """Open the log of ``key`` (None: the partition's own), as after a crash by default."""
+        logs = PartitionFiles(
+            ROOT, lambda _: self._name, LogSettings(), files, orderly=orderly, elsewhere=elsewhere
+        )
+        events = logs.carry_out(data.OpenLog(key or self.key))
+        assert isinstance(events[0], LogOpened)
+        return logs
+
+    def content(
+        self, files: Filesystem, key: PartitionKey | None = None, *, orderly: bool = False
+    ) -> Content:
+        """Return what a start finds. Raises what a start raises."""
+        logs = self.open(files, key, orderly=orderly)
+        start, batches = logs.content(key or self.key)
+        opened = logs.carry_out(data.OpenLog(key or self.key))[0]
+        assert isinstance(opened, LogOpened)
+        return Content(start, opened.end_offset, opened.durable_end, tuple(batches))
+
+
+class CrashPoints:
+    """Rehearses the first operations of each kind; cuts of logs with more than one segment only."""
+
+    def __init__(self, world: World, failures: Failures) -> None:
+        self._world = world
+        self._failures = failures
+        self._left = dict.fromkeys(KINDS, EACH)
+        self._names: dict[bytes, str] = {}
+        """The names of topics whose logs were opened: a deleted one has none any longer."""
+        for host in world.hosts:
+            self._watch(host)
+        world.on_wipe.append(self._watch)
+        self._invents = True
+        world.on_caused.append(self._on_caused)
+
+    def _watch(self, host: Host) -> None:
+        if isinstance(host.disk, DataDisk):
+            host.disk.rehearse = lambda effect: self._rehearse(host, effect)
+
+    @rule(
+        "F10",
+        "AnyCrashPoint",
+        "A process may die after any change of files in a cut, a deletion, a new beginning or the "
+        "removal of a log, also with the power of its host. A start then finds a part of the log "
+        "without a gap, and what the operation was to keep. Once it has ended it is durable. After "
+        "a stop in good order no loss of power takes anything.",
+        simulated=True,
+    )
+    def _rehearse(self, host: Host, effect: Any) -> None:
+        kind, disk = type(effect), host.disk
+        assert isinstance(disk, DataDisk)
+        if kind is data.OpenLog:
+            self._names[effect.key[0]] = disk.name_of(effect.key[0])
+        if self._left.get(kind, 0) == 0:
+            return
+        key = effect.key
+        name = self._names[key[0]]
+        folder = ROOT / f"{name}-{key[1]}"
+        segments = len(segment_offsets(disk.files.names(folder)))
+        if (segments < 2 and kind is data.Truncate) or _is_unclear(disk, key):
+            return
+        self._left[kind] -= 1
+        self._carry_out(host, effect, name)
+
+    def _on_caused(self, host: Host, event: Any) -> None:
+        """Invent operations on the first log that has enough full segments."""
+        if not self._invents or type(event) is not SegmentClosed:
+            return
+        disk, key = host.disk, event.key
+        name = self._names.get(key[0])
+        if not isinstance(disk, DataDisk) or name is None or _is_unclear(disk, key):
+            return
+        bases = segment_offsets(disk.files.names(ROOT / f"{name}-{key[1]}"))
+        if len(bases) < SEVERAL:
+            return
+        self._invents = False
+        chosen = draw(self._world.now, "invented", host.id)
+        early = bases[1] - chosen % 2
+        for effect in (
+            data.Truncate(key, early),
+            data.DeleteUpTo(key, bases[-1] - chosen % 2),
+            data.StartAt(key, event.end_offset + chosen % 3),
+            data.RemoveLog(key),
+        ):
+            self._carry_out(host, effect, name)
+        for what in stopped(Copies(disk.files, name, key), chosen):
+            self._failures.add("F10", self._world.now, f"{host.name}: {name_of(key)}, {what}")
+
+    def _carry_out(self, host: Host, effect: Any, name: str) -> None:
+        disk, key, kind = host.disk, effect.key, type(effect)
+        assert isinstance(disk, DataDisk)
+        copies = Copies(disk.files, name, key)
+        seed = draw(self._world.now, "rehearsal", host.id)
+        for what in found(copies, effect, seed):
+            self._failures.add(
+                "F10",
+                self._world.now,
+                f"{host.name}: {kind.__name__} of {name_of(key)}, {what}",
+            )
+            return
+
+
+def _is_unclear(disk: DataDisk, key: PartitionKey) -> bool:
+    """Whether the files are not those of an open log, or a fault keeps them from changing."""
+    return (
+        disk.trouble is not None
+        or key in disk.logs.full
+        or disk.logs.end_of(key) < 0
+        or any(
+            isinstance(piece.cause, data.OpenLog | data.RemoveLog) and piece.cause.key == key
+            for piece in disk.pieces
+        )
+    )
+
+
+def found(copies: Copies, effect: Any, seed: int) -> Iterator[str]:
+    """Yield what is wrong after each point at which the process may die in ``effect``."""
+    before = copies.content(copies.copy())
+    after = before
+    if not isinstance(effect, data.RemoveLog):
+        files = copies.copy()
+        copies.open(files).carry_out(effect)
+        after = copies.content(files)
+        yield from _outcome(effect, before, after)
+    for changes in range(MOST_CHANGES):
+        files = copies.copy()
+        logs = copies.open(files)
+        files.crash_after(changes, draw(seed, changes, "torn"))
+        died = True
+        try:
+            logs.carry_out(effect)
+            died = False
+        except Crash:
+            pass
+        files.process_ended()
+        alone = files.copy_of(dict.fromkeys(files.directories))
+        alone_lost = alone.copy_of(dict.fromkeys(alone.directories))
+        alone_lost.lose_power(draw(seed, changes, "power"))
+        for survivor, power in ((alone, False), (alone_lost, True)):
+            where = f"after {changes} changes of files" if died else "at its end"
+            where += " and a loss of power" if power else ""
+            try:
+                wrong = _judge(copies, survivor, effect, before, after, died=died, power=power)
+            except (LogCorruptError, OSError, ValueError) as error:
+                wrong = f"a start refuses: {error}"
+            if wrong:
+                yield f"{where}: {wrong}"
+        if not died:
+            return
+
+
+def stopped(copies: Copies, seed: int) -> Iterator[str]:
+    """Yield what is wrong after a stop in good order and a loss of power.
+
+    The log may still have to be removed: work beside the process that has not begun is not done.
+    """
+    for removes in (False, True):
+        files, waits = copies.copy(), False
+
+        def elsewhere(work: Callable[[], T], done: Callable[[T], None]) -> None:
+            if not waits:  # noqa: B023
+                done(work())
+
+        logs = copies.open(files, elsewhere=elsewhere)
+        start, batches = logs.content(copies.key)
+        waits = True
+        if removes:
+            logs.carry_out(data.RemoveLog(copies.key))
+        orderly = logs.close()
+        files.process_ended()
+        files.lose_power(seed)
+        if not orderly:
+            continue  # The next start trusts nothing.
+        try:
+            now = copies.content(files, orderly=True)
+        except (LogCorruptError, OSError, ValueError) as error:
+            yield f"a start refuses what a stop in good order and a loss of power left: {error}"
+            continue
+        if (now.start, list(now.batches)) != (start, batches):
+            when = " before the removal of the log" if removes else ""
+            left = f"{now.start} to {now.end}"
+            yield f"a stop in good order{when} and a loss of power leave {left}"
+
+
+def _outcome(effect: Any, before: Content, after: Content) -> Iterator[str]:
+    """Yield what is wrong after the operation, which nothing has interrupted."""
+    start, end = before.start, before.end
+    if isinstance(effect, data.StartAt):
+        start = end = effect.offset
+    elif isinstance(effect, data.DeleteUpTo):
+        start = max(start, effect.start_offset)
+    else:
+        whole = (each.next_offset for each in before.batches)
+        end = max((each for each in whole if each <= effect.end_offset), default=start)
+    if (after.start, after.end) != (start, max(start, end)):
+        yield f"it leaves a log from {after.start} to {after.end}, not from {start} to {end}"
+
+
+def _judge(
+    copies: Copies,
+    files: Filesystem,
+    effect: Any,
+    before: Content,
+    after: Content,
+    *,
+    died: bool,
+    power: bool,
+) -> str:
+    if isinstance(effect, data.RemoveLog):
+        same = copies.content(files.copy_of(dict.fromkeys(files.directories)))
+        there = tuple(each for each in same.batches if each.next_offset > before.start)
+        whole = tuple(each for each in before.batches if each.next_offset <= same.end)
+        if same.end and (same.start > before.start or there != whole):
+            return f"a log from {same.start} to {same.end} is left, with a part of its batches"
+        new = copies.content(files, (_NEW_TOPIC, copies.key[1]))
+        if (new.start, new.end) != (0, 0):
+            return f"a new topic of the same name has a log from {new.start} to {new.end}"
+        return ""
+    now = copies.content(files)
+    first, last = sorted((before.start, after.start))
+    if not first <= now.start <= max(last, now.end if isinstance(effect, data.StartAt) else 0):
+        return f"the log begins at {now.start}, not at {before.start} or {after.start}"
+    kept = tuple(each for each in before.batches if now.start < each.next_offset <= now.end)
+    if now.batches != kept:
+        return f"the log from {now.start} to {now.end} has not the batches that it had"
+    least = min(after.end, before.durable if power else after.end)
+    restarts = isinstance(effect, data.StartAt)
+    if not restarts and not max(least, now.start) <= now.end <= max(before.end, after.end):
+        return f"the log ends at {now.end}, which was to keep all below {least}"
+    if not died and (now.start != after.start or now.end > after.end):
+        return f"the log is from {now.start} to {now.end}, not from {after.start} to {after.end}"
+    return ""
