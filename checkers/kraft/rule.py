@@ -90,6 +90,7 @@ def judges(*ids: str) -> Callable[[Function], Function]:
 
 def simulated() -> list[str]:
     """Return the rules that only a simulator can judge as lines of a Markdown table."""
-    own = sorted((rule for rule in RULES.values() if rule.simulated), key=lambda rule: rule.id)
+    own = [rule for rule in RULES.values() if rule.simulated]
+    own.sort(key=lambda rule: (rule.id[0], int(rule.id[1:])))
     rows = [f"| {rule.id} | {rule.name} | {rule.statement} |" for rule in own]
     return ["| id | name | what must hold |", "|---|---|---|", *rows]

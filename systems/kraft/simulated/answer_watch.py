@@ -51,9 +51,11 @@ class AnswerWatch:
         if known is None or known.life != host.life:
             known = self._fetches[host.id] = _Fetches(host.life)
         until = known.until
+        waiting: dict[int, Rpc] = {}
         if until:
             waiting = {id(each.message): each for each in _waiting(host)}
             known.until = until = {key: each for key, each in until.items() if key in waiting}
+        if until:
             self._judge(host, until, waiting)
         until[id(message)] = message, now + message.max_wait_ms * 1000
 
