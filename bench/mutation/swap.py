@@ -62,7 +62,8 @@ def import_checkers() -> None:
 
 
 def functions() -> dict[str, list[FunctionType]]:
-    """Return all functions of checkers by file."""
+    """Return all functions of checkers by file; it thaws frozen objects, which cannot be listed."""
+    gc.unfreeze()
     found: dict[str, list[FunctionType]] = {}
     for each in gc.get_objects():
         if isinstance(each, FunctionType) and "/checkers/" in each.__code__.co_filename:

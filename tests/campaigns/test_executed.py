@@ -123,7 +123,7 @@ def test_a_miss_says_whether_the_change_was_reached(
     patch = patch_of_topics(tmp_path, old, new)
     progress: list[str] = []
     (row,) = hunt_all(
-        [("changed", "", patch)], 2.0, 1, lambda row: None,
+        [("changed", "", patch)], 3.0, 1, lambda row: None,
         on_progress=lambda name, part: progress.append(f"{name} {part.runs}"),
     )  # fmt: skip
     assert not row.hunted.found

@@ -100,6 +100,7 @@ def package(tmp_path: Path) -> Installed:
     return Installed(tmp_path)
 
 
+@pytest.mark.whole_run
 @pytest.mark.cluster
 @pytest.mark.usefixtures("netns_possible")
 def test_etcd_is_linearizable_under_kills_partitions_and_pauses(package: Installed) -> None:

@@ -101,6 +101,7 @@ def test_batch_by_batch_is_as_all_at_once(
     assert by_pattern(store) == {name: len(rows) for name, rows in content(store).items()}
 
 
+@pytest.mark.whole_run
 def test_changed_runs_are_replaced_and_removed_ones_stay_in_gold(
     analyzed: Any, analyze: Any, at_once: Any, tmp_path: Path
 ) -> None:
