@@ -1,7 +1,7 @@
 """How long brokers of both kinds take for a produce, and how many single records they acknowledge.
 
-``python -m bench.brokers_latency [--pairs 5] [--seconds 10]`` starts the clusters of
-``bench.brokers``, and loads them in turns:
+``python -m bench.brokers_latency [--pairs 5] [--warm 3] [--seconds 10]`` starts the clusters of
+``bench.brokers``, and loads them in turns, first some times to warm up:
 
 * ``p99``: records of 100 bytes (acks=all, linger 5 ms) at half of the rate that the slower cluster
   reached before, from the call of librdkafka to its report of delivery;
@@ -126,6 +126,7 @@ def main() -> None:
     """Run the measurement, and print its table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--warm", type=int, default=3, help="pairs that do not count")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
     options = parser.parse_args()
     p99: dict[str, list[float]] = {}
@@ -133,7 +134,7 @@ def main() -> None:
     singles: dict[str, list[float]] = {}
     rates: list[float] = []
     with both() as sides:
-        for pair in range(options.pairs + 1):
+        for pair in range(options.warm + options.pairs):
             speeds = []
             for side in sides:
                 create(side, f"rate{pair}")
@@ -146,7 +147,7 @@ def main() -> None:
                 ordered = sorted(took)
                 figures = ordered[len(ordered) * 99 // 100], statistics.median(took), count
                 print(f"pair {pair}, {side.name}, {rate:.0f}/s: {figures}", flush=True)
-                if pair:  # The first one warms up.
+                if pair >= options.warm:
                     rates.append(rate)
                     for kept, value in zip((p99, median, singles), figures, strict=True):
                         kept.setdefault(side.name, []).append(value)
