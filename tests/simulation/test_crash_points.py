@@ -149,6 +149,43 @@ def test_a_stop_in_good_order_keeps_everything(
     assert (wrong == []) == flushed
 
 
+def _last_batch_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log opens without its last batch."""
+    tell_opened = PartitionFiles._tell_opened
+
+    def planted(self: PartitionFiles, key: Any, replica: Any) -> None:
+        self._truncate(key, replica.log.end_offset - 1)
+        tell_opened(self, key, replica)
+
+    monkeypatch.setattr(PartitionFiles, "_tell_opened", planted)
+
+
+def test_an_operation_that_is_impossible_after_a_start_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = Filesystem()
+    written_log(files)
+    _last_batch_is_forgotten(monkeypatch)
+    (what,) = found(Copies(files, "t", KEY), out.DeleteUpTo(KEY, RECORDS), 0)
+    assert what.startswith("after a start it is impossible: the log ends at")
+
+
+def test_a_log_that_is_not_open_is_left_alone() -> None:
+    """A start may find it without its folder, or know no name of its topic."""
+    run, files = Watched(), Filesystem()
+    files.make_directory(ROOT)
+    disk = DataDisk(bytes(16), settings=LogSettings(), segment_bytes=1 << 20, files=files)
+    disk._logs = PartitionFiles(ROOT, lambda _: "t", LogSettings(), files)
+    disk.name_of = lambda _: "t"
+    run.host(1).disk = disk
+    failures = Failures()
+    CrashPoints(run.world, failures)
+    assert disk.rehearse is not None
+    for effect in (out.RemoveLog(KEY), out.OpenLog(KEY), out.RemoveLog(KEY)):
+        disk.rehearse(effect)
+    assert list(failures.items) == []
+
+
 def test_a_run_rehearses_real_operations_and_invents_some(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first long log is enough, and a faulty disk is left alone."""
     run = Watched()

@@ -53,6 +53,9 @@ MOST_CHANGES: Final = 60
 """More changes of files than any of these operations makes."""
 
 _CHECKPOINTS: Final = (HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS)
+_REFUSALS: Final = (LogCorruptError, OSError, ValueError)
+"""Errors of logs whose files are not as they must be."""
+
 _NEW_TOPIC: Final = bytes(15) + b"\x01"
 
 
@@ -142,10 +145,11 @@ class CrashPoints:
         if self._left.get(kind, 0) == 0:
             return
         key = effect.key
-        name = self._names[key[0]]
-        folder = ROOT / f"{name}-{key[1]}"
-        segments = len(segment_offsets(disk.files.names(folder)))
-        if (segments < 2 and kind is data.Truncate) or _is_unclear(disk, key):
+        name = self._names.get(key[0])
+        if name is None or _is_unclear(disk, key):
+            return  # The log was left by an earlier process, and is not open.
+        segments = segment_offsets(disk.files.names(ROOT / f"{name}-{key[1]}"))
+        if len(segments) < 2 and kind is data.Truncate:
             return
         self._left[kind] -= 1
         self._carry_out(host, effect, name)
@@ -203,12 +207,16 @@ def _is_unclear(disk: DataDisk, key: PartitionKey) -> bool:
 
 def found(copies: Copies, effect: Any, seed: int) -> Iterator[str]:
     """Yield what is wrong after each point at which the process may die in ``effect``."""
-    before = copies.content(copies.copy())
-    after = before
+    try:
+        before = after = copies.content(copies.copy())
+        if not isinstance(effect, data.RemoveLog):
+            files = copies.copy()
+            copies.open(files).carry_out(effect)
+            after = copies.content(files)
+    except _REFUSALS as error:
+        yield f"after a start it is impossible: {error}"
+        return
     if not isinstance(effect, data.RemoveLog):
-        files = copies.copy()
-        copies.open(files).carry_out(effect)
-        after = copies.content(files)
         yield from _outcome(effect, before, after)
     for changes in range(MOST_CHANGES):
         files = copies.copy()
@@ -229,7 +237,7 @@ def found(copies: Copies, effect: Any, seed: int) -> Iterator[str]:
             where += " and a loss of power" if power else ""
             try:
                 wrong = _judge(copies, survivor, effect, before, after, died=died, power=power)
-            except (LogCorruptError, OSError, ValueError) as error:
+            except _REFUSALS as error:
                 wrong = f"a start refuses: {error}"
             if wrong:
                 yield f"{where}: {wrong}"
@@ -261,7 +269,7 @@ def stopped(copies: Copies, seed: int) -> Iterator[str]:
             continue  # The next start trusts nothing.
         try:
             now = copies.content(files, orderly=True)
-        except (LogCorruptError, OSError, ValueError) as error:
+        except _REFUSALS as error:
             yield f"a start refuses what a stop in good order and a loss of power left: {error}"
             continue
         if (now.start, list(now.batches)) != (start, batches):
