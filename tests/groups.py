@@ -29,7 +29,7 @@ SHARED = ("combined", "failing", "shared")
 """Fixtures of a module, by how their names begin, that are whole clusters or runs: one worker makes
 them for all its tests."""
 
-HOSTS_GROUPS = 2
+HOSTS_GROUPS = 3
 """The number of workers for other tests with hosts."""
 
 FIRST = (WHOLE_MACHINE, "spark")
