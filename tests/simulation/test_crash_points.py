@@ -31,6 +31,7 @@ OPERATIONS = (
     out.Truncate(KEY, 3),
     out.Truncate(KEY, RECORDS),
     out.DeleteUpTo(KEY, 7),
+    out.StartAt(KEY, 0),
     out.StartAt(KEY, 2),
     out.StartAt(KEY, 30),
     out.RemoveLog(KEY),
