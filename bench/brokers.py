@@ -31,6 +31,7 @@ BROKERS = 3
 SIZES = (100, 10_000)
 _TICKS = os.sysconf("SC_CLK_TCK")
 PATIENCE_S = 300.0
+HEAD = "| what | Apache Kafka | ours | ratio of medians |\n|---|--:|--:|--:|"
 
 
 FLAGS = ("-Xmx512m", "-Xms512m", *BENCH_FLAGS[2:])
@@ -168,9 +169,15 @@ def cell(values: Sequence[float]) -> str:
     return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
 
 
-def load(side: Side, topic: str, size: int, count: int, partitions: int = 1) -> Measured:
-    """Produce ``count`` records of ``size`` bytes, then read them again."""
-    producer = confluent_kafka.Producer(
+def row(what: str, kafka: Sequence[float], ours: Sequence[float]) -> str:
+    """Return a line below :data:`HEAD`: both figures, and the ratio of their medians."""
+    ratio = statistics.median(ours) / statistics.median(kafka)
+    return f"| {what} | {cell(kafka)} | {cell(ours)} | {ratio:.2f} |"
+
+
+def producer_of(side: Side) -> confluent_kafka.Producer:
+    """Return a producer with acks=all that waits 5 ms for batches of 64 KiB."""
+    return confluent_kafka.Producer(
         {
             "bootstrap.servers": side.servers,
             "acks": "all",
@@ -180,6 +187,11 @@ def load(side: Side, topic: str, size: int, count: int, partitions: int = 1) -> 
             "log_level": 0,
         }
     )
+
+
+def load(side: Side, topic: str, size: int, count: int, partitions: int = 1) -> Measured:
+    """Produce ``count`` records of ``size`` bytes, then read them again."""
+    producer = producer_of(side)
     failed: list[Any] = []
 
     def delivered(error: Any, _: Any) -> None:
@@ -228,12 +240,11 @@ def table(sides: Sequence[Side], megabytes: int) -> list[str]:
         ("consume, MB/s", lambda m: megabytes / m.consumed_s),
         ("consume, CPU s/GB of all brokers", lambda m: 1000 * m.consume_cpu_s / megabytes),
     ]
-    lines = ["| what | Apache Kafka | ours | ratio of medians |", "|---|--:|--:|--:|"]
+    lines = [HEAD]
     for size in SIZES:
         for name, value in rows:
             first, second = ([value(each) for each in side.measured[size]] for side in sides)
-            ratio = statistics.median(second) / statistics.median(first)
-            lines.append(f"| {size} B: {name} | {cell(first)} | {cell(second)} | {ratio:.2f} |")
+            lines.append(row(f"{size} B: {name}", first, second))
     lines.append(f"| RSS of each broker, MB | {kafka.rss_mb()} | {ours.rss_mb()} | |")
     return lines
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-import statistics
 import time
 from typing import Any, Final
 
 import confluent_kafka
 
-from bench.brokers import PATIENCE_S, Side, ask, both, cell, create, leader
+from bench.brokers import HEAD, PATIENCE_S, Side, ask, both, create, leader, row
 from kraftwreck.oracle.quorum import wait_until
 
 TOPIC: Final = "written"
@@ -97,9 +96,8 @@ def main() -> None:
                 print(f"kill {kill + 1}, {side.name}: {gaps[side.name][-1]:.3f} s", flush=True)
         first, second = (gaps[side.name] for side in sides)
     print(f"load {os.getloadavg()}, {os.cpu_count()} processors")
-    print("| what | Apache Kafka | ours | ratio of medians |\n|---|--:|--:|--:|")
-    ratio = statistics.median(second) / statistics.median(first)
-    print(f"| longest pause, s | {cell(first)} | {cell(second)} | {ratio:.2f} |")
+    print(HEAD)
+    print(row("longest pause, s", first, second))
 
 
 if __name__ == "__main__":

@@ -18,12 +18,21 @@ import statistics
 import struct
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-import confluent_kafka
-
-from bench.brokers import PATIENCE_S, Side, both, cell, create, leader, load
+from bench.brokers import (
+    HEAD,
+    PATIENCE_S,
+    Side,
+    both,
+    cell,
+    create,
+    leader,
+    load,
+    producer_of,
+    row,
+)
 from kraftwreck.nodes.log.batch import encode_batch
 from kraftwreck.nodes.protocol.apis import encode_request
 from kraftwreck.oracle.controller import HOST
@@ -41,16 +50,7 @@ _LENGTH = struct.Struct(">i")
 
 def paced(side: Side, topic: str, rate: float, seconds: float) -> list[float]:
     """Produce ``rate`` records a second; return the milliseconds of the timed ones."""
-    producer = confluent_kafka.Producer(
-        {
-            "bootstrap.servers": side.servers,
-            "acks": "all",
-            "linger.ms": 5,
-            "batch.size": 64 << 10,
-            "queue.buffering.max.kbytes": 1 << 20,
-            "log_level": 0,
-        }
-    )
+    producer = producer_of(side)
     took: list[float] = []
     failed: list[Any] = []
 
@@ -153,17 +153,14 @@ def main() -> None:
                         kept.setdefault(side.name, []).append(value)
         names: Sequence[str] = [side.name for side in sides]
     print(f"load {os.getloadavg()}, {os.cpu_count()} processors; {cell(rates)} records/s")
-    print("| what | Apache Kafka | ours | ratio of medians |\n|---|--:|--:|--:|")
+    print(HEAD)
     rows: list[tuple[str, dict[str, list[float]]]] = [
         ("p99 of a produce, ms", p99),
         ("median of a produce, ms", median),
         ("requests of one record, per second", singles),
     ]
-    middle: Callable[[Sequence[float]], float] = statistics.median
     for what, found in rows:
-        first, second = (found[name] for name in names)
-        ratio = middle(second) / middle(first)
-        print(f"| {what} | {cell(first)} | {cell(second)} | {ratio:.2f} |")
+        print(row(what, *(found[name] for name in names)))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import statistics
 import time
 from typing import Final
 
-from bench.brokers import Side, ask, both, create
+from bench.brokers import HEAD, Side, ask, both, create
 from kraftwreck.oracle.quorum import wait_until
 
 EACH: Final = 10
@@ -53,7 +53,7 @@ def main() -> None:
             fill(side, options.partitions)
         time.sleep(IDLE_S)
         kafka, ours = (side.rss_mb() for side in sides)
-    print("| what | Apache Kafka | ours | ratio of medians |\n|---|--:|--:|--:|")
+    print(HEAD)
     ratio = statistics.median(ours) / statistics.median(kafka)
     print(f"| RSS with {options.partitions} partitions, MB | {kafka} | {ours} | {ratio:.2f} |")
 

@@ -190,9 +190,8 @@ def test_installing_again_starts_from_nothing(
     again.close()
 
 
-def test_only_the_first_deployment_on_new_hosts_looks_for_no_earlier_one(
-    netns_possible: None, service_tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return what all agents are asked from now on, in order."""
     asked: list[str] = []
     ask = Agent.ask
 
@@ -201,6 +200,13 @@ def test_only_the_first_deployment_on_new_hosts_looks_for_no_earlier_one(
         return ask(agent, do, *arguments, **fields)
 
     monkeypatch.setattr(Agent, "ask", seen)
+    return asked
+
+
+def test_only_the_first_deployment_on_new_hosts_looks_for_no_earlier_one(
+    netns_possible: None, service_tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = requests(monkeypatch)
     cluster = NetnsCluster(2)
     hosts = cluster.up()
     try:
@@ -222,14 +228,7 @@ def test_earlier_runs_end_on_all_hosts_before_anything_starts(
     first = Deployment(five, Settings(seed=7, tree=service_tree))
     first.install()  # The hosts are no longer as they came up.
     first.close()
-    asked: list[str] = []
-    ask = Agent.ask
-
-    def seen(agent: Agent, do: str, *arguments: Any, **fields: Any) -> Any:
-        asked.append(do)
-        return ask(agent, do, *arguments, **fields)
-
-    monkeypatch.setattr(Agent, "ask", seen)
+    asked = requests(monkeypatch)
     again = Deployment(five, Settings(seed=7, tree=service_tree))
     again.install_and_start()
     last_end = max(at for at, do in enumerate(asked) if do == "end_services")

@@ -73,8 +73,8 @@ class Copies:
 
     def __init__(self, files: Filesystem, name: str, key: PartitionKey) -> None:
         folder = ROOT / f"{name}-{key[1]}"
-        self._form = files.copy_of({ROOT: _CHECKPOINTS, folder: None})
         self._folders: dict[Path, tuple[str, ...] | None] = {ROOT: _CHECKPOINTS, folder: None}
+        self._form = files.copy_of(self._folders)
         self._name = name
         self.key = key
 
@@ -245,21 +245,27 @@ def found(copies: Copies, effect: Any, seed: int) -> Iterator[str]:
             return
 
 
+class _Elsewhere:
+    """Does work beside the process at once, and none while it ``waits``."""
+
+    def __init__(self) -> None:
+        self.waits = False
+
+    def __call__(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        if not self.waits:
+            done(work())
+
+
 def stopped(copies: Copies, seed: int) -> Iterator[str]:
     """Yield what is wrong after a stop in good order and a loss of power.
 
     The log may still have to be removed: work beside the process that has not begun is not done.
     """
     for removes in (False, True):
-        files, waits = copies.copy(), False
-
-        def elsewhere(work: Callable[[], T], done: Callable[[T], None]) -> None:
-            if not waits:  # noqa: B023
-                done(work())
-
+        files, elsewhere = copies.copy(), _Elsewhere()
         logs = copies.open(files, elsewhere=elsewhere)
         start, batches = logs.content(copies.key)
-        waits = True
+        elsewhere.waits = True
         if removes:
             logs.carry_out(data.RemoveLog(copies.key))
         orderly = logs.close()
@@ -317,8 +323,8 @@ def _judge(
     if not first <= now.start <= max(last, now.end if isinstance(effect, data.StartAt) else 0):
         return f"the log begins at {now.start}, not at {before.start} or {after.start}"
     kept = tuple(each for each in before.batches if now.start < each.next_offset <= now.end)
-    # Deleted records are in the files until their segment goes: a log that begins anew at an
-    # earlier offset may show them until then.
+    # Deleted records stay in the files until their segment is removed. A log that begins again at
+    # an earlier offset may contain them for so long.
     if tuple(each for each in now.batches if each.next_offset > before.start) != kept:
         return f"the log from {now.start} to {now.end} has not the batches that it had"
     least = min(after.end, before.durable if power else after.end)
