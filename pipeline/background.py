@@ -151,17 +151,22 @@ class Handle:
 
 
 def start(
-    run_folder: Path = IMPORT_ROOT, *, master: str = "local[2]", small: bool = True
+    run_folder: Path = IMPORT_ROOT,
+    *,
+    master: str = "local[2]",
+    small: bool = True,
+    spare_s: float = 0.0,
 ) -> Handle:
     """Start Spark in the background for the run in ``run_folder``, which may have just begun.
 
-    ``small`` means a few runs only. Raises :class:`~pipeline.java.PipelineError` if there is no
-    Java.
+    ``small`` means a few runs only. The worker is not expected to be needed for ``spare_s``
+    seconds. Raises :class:`~pipeline.java.PipelineError` if there is no Java.
     """
     java_version()
     size = "small" if small else "large"
+    arguments = [str(os.getpid()), str(spare_s)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "kraftwreck.pipeline.worker", master, size, str(os.getpid())],
+        [sys.executable, "-m", "kraftwreck.pipeline.worker", master, size, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

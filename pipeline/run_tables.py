@@ -20,13 +20,14 @@ class SparkTables:
         self._starting: Future[Handle | None] | None = None
         self._measuring: tuple[Handle, Path] | None = None
 
-    def begin(self, folder: Path) -> None:
-        """Start Spark in the background for the run in ``folder``; return at once."""
-        self._starting = self._pool.submit(self._start, folder)
+    def begin(self, folder: Path, seconds: float) -> None:
+        """Start Spark in the background for the run in ``folder``, whose test takes so many
+        seconds; return at once."""
+        self._starting = self._pool.submit(self._start, folder, seconds)
 
-    def _start(self, folder: Path) -> Handle | None:
+    def _start(self, folder: Path, seconds: float) -> Handle | None:
         try:
-            return start(folder)
+            return start(folder, spare_s=seconds)
         except (PipelineError, OSError) as error:
             self._say(f"no Spark tables: {error}")
             return None

@@ -1,29 +1,25 @@
 """A Spark session tuned for start-up time and quiet logging.
 
-The start of a JVM with Spark's ten thousand classes is slow. An application class data sharing
-archive (JEP 350) of exactly these classes, kept in the user's cache folder, halves the time. The
-first session creates it, and a new Spark or Java replaces it. Local sessions over few runs also
+Local sessions over few runs use an archive of Spark's classes (:mod:`pipeline.class_archive`). They
 disable the optimizing JIT and code generation, which cost more time there than they save.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pyspark
 from pyspark.sql import SparkSession
 
 from kraftwreck.harness.archive import IMPORT_ROOT, PACKAGE
+from kraftwreck.pipeline import class_archive
 from kraftwreck.pipeline.java import PipelineError, java_version
 from kraftwreck.pipeline.scratch import scratch
 
@@ -32,7 +28,6 @@ SHIPPED = ("histories", "nodes", "checkers", "harness", "nemesis", "pipeline")
 
 ATTEMPTS = 3
 """How often a task is tried on a local master; other masters have the same default."""
-_LEFT_BEHIND_S = 3600
 _LOG_SETTINGS = """\
 rootLogger.level = error
 rootLogger.appenderRef.console.ref = console
@@ -44,36 +39,17 @@ appender.console.layout.pattern = %p %c{1}: %m%n
 """
 
 
-def cache_folder() -> Path:
-    """Return the user's cache folder for this project."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "kraftwreck"
-
-
-def archive_path(java: str) -> Path:
-    """Return the path of the class archive for this Java and this Spark."""
-    name = hashlib.sha256(f"{java}\n{pyspark.__version__}\n{pyspark.__file__}".encode())
-    return cache_folder() / f"spark-{name.hexdigest()[:16]}.jsa"
-
-
 @contextmanager
 def session(master: str = "local[2]", *, small: bool = True) -> Iterator[SparkSession]:
     """Yield the process's Spark session; stop it, with its JVM, at the end.
 
     ``small`` is for few runs on this machine. Raises :class:`PipelineError`.
     """
-    java = java_version()
-    archive = archive_path(java)
-    making = None
+    java_version()
     local = master.startswith("local")
     options = ["-Xlog:disable"]
     if local and small:
-        options += ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    if local and small and archive.exists():
-        options.append(f"-XX:SharedArchiveFile={archive}")
-    elif local and small and _writable(archive.parent):
-        making = archive.with_suffix(f".{os.getpid()}.tmp")
-        options.append(f"-XX:ArchiveClassesAtExit={making}")
+        options += ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *class_archive.options()]
     with scratch("spark") as place:
         options.append(f"-Dlog4j2.configurationFile={_log_settings(place)}")
         # Files that Java creates are removed with the rest, even if its JVM is killed.
@@ -88,10 +64,10 @@ def session(master: str = "local[2]", *, small: bool = True) -> Iterator[SparkSe
             spark.sparkContext.addPyFile(str(_zip(place)))
         try:
             yield spark
+            if local and small:
+                class_archive.write(spark)
         finally:
             _stop(spark)
-            if making is not None:
-                _publish(making, archive)
 
 
 def _build(master: str, scratch: Path, options: str, small: bool) -> SparkSession:
@@ -179,22 +155,3 @@ def _stop(spark: SparkSession) -> None:
     # Otherwise a later session of this process would use the JVM that has ended.
     type(context)._gateway = None
     type(context)._jvm = None
-
-
-def _writable(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(folder, os.W_OK)
-
-
-def _publish(making: Path, archive: Path) -> None:
-    """Rename the finished archive; if that fails, the next session creates it."""
-    with suppress(OSError):
-        making.replace(archive)
-    for left in archive.parent.glob("spark-*.tmp"):
-        # From a process that was killed while writing.
-        with suppress(OSError):
-            if time.time() - left.stat().st_mtime > _LEFT_BEHIND_S:
-                left.unlink()

@@ -1,13 +1,14 @@
 """A process that starts Spark at once and then handles requests.
 
-``python -m kraftwreck.pipeline.worker MASTER small|large PARENT`` prints ``{"ready": seconds}``
-when Spark is up (and for small jobs warm). Then it prints one line for each line on stdin: the
-result, or ``{"error": …}``. A request is ``{"run": folder}``, ``{"check": …}``
+``python -m kraftwreck.pipeline.worker MASTER small|large PARENT SPARE`` prints ``{"ready":
+seconds}`` when Spark is up (and for small jobs warm). Nothing is expected to be asked for the next
+``SPARE`` seconds: if they suffice, it prepares itself further. Then it prints one line for each
+line on stdin: the result, or ``{"error": …}``. A request is ``{"run": folder}``, ``{"check": …}``
 (:func:`pipeline.keyed.serve`) or ``{"store": folder, "forget_removed": bool}``. Of a run that is
 being judged elsewhere, ``{"measure": folder}`` computes what needs no verdict, and after it
 ``{"judged": folder}`` the rest.
-The process ends when stdin does. It ends at once
-when its parent, with the pid ``PARENT``, is killed, even if that happens before this code runs.
+The process ends when stdin does. It ends at once when its parent, with the pid ``PARENT``, is
+killed, even if that happens before this code runs.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -32,6 +34,7 @@ from kraftwreck.histories.operation import Op
 from kraftwreck.histories.parquet import write_history, write_table
 from kraftwreck.histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, to_table
 from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.pipeline import class_archive
 from kraftwreck.pipeline.analysis import OneRun, analyze_run, analyze_store
 from kraftwreck.pipeline.java import PipelineError
 from kraftwreck.pipeline.judging import recorded
@@ -44,6 +47,9 @@ _NICENESS = 5
 _PARENT_CHECK_S = 0.5
 _REHEARSALS = 3
 """After so many the next analysis takes no less time."""
+_SPARE = 3
+"""Writing the archive of classes takes less time than starting and warming up does without it, so
+that it ends early if so many times the seconds since the start are to spare."""
 
 
 def main() -> None:
@@ -54,8 +60,7 @@ def main() -> None:
         os.nice(_NICENESS)
     if os.getpgrp() != os.getpid():
         os.setpgrp()  # All child processes, above all the JVM, are in one group.
-    master, size = sys.argv[1:3]
-    parent = int(sys.argv[3])
+    master, size, parent, spare = *sys.argv[1:3], int(sys.argv[3]), float(sys.argv[4])
     if os.getppid() != parent:
         return  # The thread is not needed: nothing has been started yet.
     Thread(target=_end_with, args=(parent,), daemon=True).start()
@@ -68,11 +73,10 @@ def main() -> None:
                 warm_up(spark)
             _say(answers, {"ready": round(monotonic() - begun, 3)})
             if size == "small":
-                rehearse(spark)
+                prepare(spark, lambda: spare > _SPARE * (monotonic() - begun))
             requests = _Requests(spark)
             for line in sys.stdin.buffer:
                 _say(answers, requests.serve(line))
-            # The class archive of a first session is written while the session stops.
     except PipelineError as error:
         _say(answers, {"error": str(error)})
     finally:
@@ -137,12 +141,19 @@ def _say(answers: Any, answer: dict[str, Any]) -> None:
         answers.write(msgspec.json.encode(answer) + b"\n")
 
 
-def rehearse(spark: SparkSession) -> None:
-    """Warm up further until a request comes, or stdin ends."""
+def prepare(spark: SparkSession, has_time: Callable[[], bool]) -> None:
+    """Warm up further until a request comes, or stdin ends. Then write the archive of classes if
+    it ``has_time``: the next worker starts faster with it."""
     for _ in range(_REHEARSALS):
-        if select.select([sys.stdin], [], [], 0)[0]:
+        if _asked():
             return
         warm_up(spark)
+    if not _asked() and has_time():
+        class_archive.write(spark)
+
+
+def _asked() -> bool:
+    return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
 def warm_up(spark: SparkSession) -> None:

@@ -28,8 +28,8 @@ Say = Callable[[str], None]
 class Tables(Protocol):
     """Computes the tables of one run while it is judged."""
 
-    def begin(self, folder: Path) -> None:
-        """Prepare while the test runs in ``folder``."""
+    def begin(self, folder: Path, seconds: float) -> None:
+        """Prepare while the test runs in ``folder``, for so many seconds."""
         ...
 
     def compute(self, folder: Path) -> None:
@@ -112,7 +112,7 @@ def run_and_judge(
 
             def began(folder: Path) -> None:
                 if options.tables:
-                    tables.begin(folder)
+                    tables.begin(folder, options.time_limit_s)
                 if _replayed_here(options, tree):
                     ahead.prepare(folder)
 

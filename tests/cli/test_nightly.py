@@ -51,7 +51,7 @@ def red(records: list[Record]) -> Record:
 
 
 @SHARED
-@pytest.mark.slow
+@pytest.mark.whole_run
 def test_a_planted_bug_is_found_classified_shrunk_and_kept(
     night: tuple[Path, dict[str, Any], int],
 ) -> None:
@@ -74,7 +74,7 @@ def test_a_planted_bug_is_found_classified_shrunk_and_kept(
 
 
 @SHARED
-@pytest.mark.slow
+@pytest.mark.whole_run
 def test_the_command_of_a_red_run_repeats_it(
     kraftwreck: Command, night: tuple[Path, dict[str, Any], int]
 ) -> None:

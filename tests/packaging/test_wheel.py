@@ -108,10 +108,13 @@ def test_simulated_runs_need_no_extra(project: Path, simulated: Path) -> None:
     assert replayed.returncode == 0, replayed.stderr
 
 
-def test_campaigns_and_planted_bugs_need_no_extra(project: Path) -> None:
+def test_campaigns_need_no_extra(project: Path) -> None:
     ended = kraftwreck(project, "sim", "--seeds", "0..1", "-t", "5", "--jobs", "2", "--json")
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout)["runs"] == 2
+
+
+def test_planted_bugs_need_no_extra(project: Path) -> None:
     ended = kraftwreck(project, "mutants", "R01", "--budget", "20", "--json")
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout)["mutants"][0]["found"]

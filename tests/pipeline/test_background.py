@@ -76,16 +76,26 @@ def test_the_tables_that_need_no_verdict_are_computed_while_the_run_is_judged(
     handle.wait()
 
 
+def test_the_first_answer_has_the_seconds_that_spark_took_to_start(tmp_path: Path) -> None:
+    worker = subprocess.Popen(
+        [sys.executable, "-c", SLOW_WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    handle = Handle(worker, tmp_path)
+    answers = [handle.ask({"run": "first"}, timeout_s=30), handle.ask({"run": "2"}, timeout_s=30)]
+    assert answers == [{"run": "first", "spark_start_s": 1.0}, {"run": "2"}]
+    handle.wait()
+
+
 def test_without_java_a_run_has_no_tables_and_one_line_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(folder: Path) -> Handle:
+    def refuse(folder: Path, *, spare_s: float) -> Handle:
         raise PipelineError("no working Java found")
 
     monkeypatch.setattr(run_tables, "start", refuse)
     said: list[str] = []
     tables = SparkTables(said.append)
-    tables.begin(tmp_path)
+    tables.begin(tmp_path, 1.0)
     tables.compute(tmp_path)
     assert tables.finish() is None
     tables.close()

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kraftwreck.histories.store import write_json
+from kraftwreck.pipeline.background import Handle
 from kraftwreck.pipeline.changes import up_to_date
 from kraftwreck.pipeline.gold import files, read
 from kraftwreck.pipeline.manifest import load
@@ -25,6 +26,7 @@ from kraftwreck.pipeline.schemas import GOLD, PER_RUN, SILVER
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
 ROOT = Path(__file__).resolve().parents[2]
+Runs = tuple[Path, dict[str, Path]]
 NAMES = (*GOLD, *(f"silver/{name}" for name in SILVER))
 
 DIES = """
@@ -56,31 +58,33 @@ def by_pattern(store: Path) -> dict[str, int]:
 
 
 @pytest.fixture
-def analyze(analyzed: Any) -> Callable[..., dict[str, Any]]:
+def analyze(worker: Handle) -> Callable[..., dict[str, Any]]:
     def call(store: Path, **options: Any) -> dict[str, Any]:
-        found: dict[str, Any] = analyzed.handle.analyze(store, timeout_s=1800, **options)
+        found: dict[str, Any] = worker.analyze(store, timeout_s=1800, **options)
         return found
 
     return call
 
 
-def place(analyzed: Any, store: Path, *runs: str) -> None:
+def place(simulated: Runs, store: Path, *runs: str) -> None:
     """Copy runs, without their tables, into ``store``."""
     for run in runs:
-        folder = analyzed.runs[run]
+        folder = simulated[1][run]
         target = store / "/".join(folder.parts[-2:])
         shutil.copytree(folder, target, ignore=shutil.ignore_patterns("analysis"))
 
 
 @pytest.fixture(scope="module")
-def at_once(analyzed: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def at_once(
+    simulated: Runs, worker: Handle, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Path]:
     """Return a store of some runs, analyzed once for all tests. They change copies of it."""
 
     @cache
     def call(*runs: str) -> Path:
         store = tmp_path_factory.mktemp("at-once")
-        place(analyzed, store, *runs)
-        assert analyzed.handle.analyze(store, timeout_s=1800)["read"] == len(runs)
+        place(simulated, store, *runs)
+        assert worker.analyze(store, timeout_s=1800)["read"] == len(runs)
         return store
 
     return call
@@ -88,11 +92,11 @@ def at_once(analyzed: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
 @pytest.mark.whole_run
 def test_batch_by_batch_is_as_all_at_once(
-    analyzed: Any, analyze: Any, at_once: Any, tmp_path: Path
+    simulated: Runs, analyze: Any, at_once: Any, tmp_path: Path
 ) -> None:
     store = shutil.copytree(at_once("register"), tmp_path / "store")
     first = {name: files(store, name) for name in PER_RUN}
-    place(analyzed, store, "metadata", "bad")
+    place(simulated, store, "metadata", "bad")
     assert up_to_date(store) == 2
     assert analyze(store)["read"] == 2
     assert all(set(first[name]) <= set(files(store, name)) for name in PER_RUN)
@@ -103,11 +107,11 @@ def test_batch_by_batch_is_as_all_at_once(
 
 @pytest.mark.whole_run
 def test_changed_runs_are_replaced_and_removed_ones_stay_in_gold(
-    analyzed: Any, analyze: Any, at_once: Any, tmp_path: Path
+    simulated: Runs, analyze: Any, at_once: Any, tmp_path: Path
 ) -> None:
     store = shutil.copytree(at_once("register", "metadata", "bad"), tmp_path / "store")
     before = content(store)
-    ids = {name: "/".join(run.parts[-2:]) for name, run in analyzed.runs.items()}
+    ids = {name: "/".join(run.parts[-2:]) for name, run in simulated[1].items()}
     test = store / ids["register"] / "test.json"
     told = json.loads(test.read_text())
     write_json(test, {**told, "workload": "renamed"})
@@ -137,10 +141,10 @@ def test_changed_runs_are_replaced_and_removed_ones_stay_in_gold(
 @pytest.mark.parametrize("step", ["gold latency", "moved gold/keys"])
 @pytest.mark.whole_run
 def test_an_analysis_that_is_killed_is_finished_by_the_next(
-    analyzed: Any, analyze: Any, at_once: Any, tmp_path: Path, step: str
+    simulated: Runs, analyze: Any, at_once: Any, tmp_path: Path, step: str
 ) -> None:
     store = shutil.copytree(at_once("register"), tmp_path / "store")
-    place(analyzed, store, "bad")
+    place(simulated, store, "bad")
     done = subprocess.run(
         [sys.executable, "-c", DIES, str(store), step],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
@@ -154,11 +158,11 @@ def test_an_analysis_that_is_killed_is_finished_by_the_next(
 
 
 def test_a_checker_whose_process_is_killed_stops_no_analysis(
-    analyzed: Any, analyze: Any, tmp_path: Path
+    simulated: Runs, analyze: Any, tmp_path: Path
 ) -> None:
     store = tmp_path / "deadly"
-    place(analyzed, store, "register", "bad")
-    deadly = store / "/".join(analyzed.runs["register"].parts[-2:])
+    place(simulated, store, "register", "bad")
+    deadly = store / "/".join(simulated[1]["register"].parts[-2:])
     test = json.loads((deadly / "test.json").read_text())
     write_json(deadly / "test.json", {**test, "checkers": ["stats", "killer", "topics"]})
     (deadly / "coverage.json").write_text("{torn")

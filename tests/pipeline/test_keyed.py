@@ -18,6 +18,7 @@ from kraftwreck.histories.source import HistoryFile
 from kraftwreck.histories.tables import HISTORY_SCHEMA, to_table
 from kraftwreck.histories.verdict import CheckerResult
 from kraftwreck.pipeline import check_histories
+from kraftwreck.pipeline.background import Handle
 from kraftwreck.pipeline.keyed import BY_KEY, merge
 
 MACHINES = (
@@ -66,13 +67,13 @@ def told(result: CheckerResult) -> tuple[Any, ...]:
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.whole_run)])
-def test_histories_get_the_same_verdicts(analyzed: Any, tmp_path: Path, count: int) -> None:
+def test_histories_get_the_same_verdicts(worker: Handle, tmp_path: Path, count: int) -> None:
     made = {str(number): make(tmp_path, number) for number in range(count)}
     jobs = [
         {"history": name, "file": str(path), "model": model, "shards": 2}
         for name, (model, path) in made.items()
     ]
-    answer = analyzed.handle.ask({"check": jobs}, timeout_s=1800)
+    answer = worker.ask({"check": jobs}, timeout_s=1800)
     results = msgspec.convert(answer["results"], dict[str, CheckerResult])
     expected = {
         name: told(find(model).judge(HistoryFile(path), Settings()).result)
@@ -100,10 +101,10 @@ class Borrowed:
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
 def test_the_command_judges_a_history_with_spark(
-    analyzed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    worker: Handle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(check_histories, "start", lambda **_: Borrowed(analyzed.handle))
+    monkeypatch.setattr(check_histories, "start", lambda **_: Borrowed(worker))
     _, path = make(tmp_path, 1)
     here = status(["check", str(path), "-m", "cas-register", "--json"])
     local = json.loads(capsys.readouterr().out)
@@ -119,11 +120,11 @@ def test_the_command_judges_a_history_with_spark(
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
 def test_a_bad_file_keeps_no_other_from_its_verdict(
-    analyzed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    worker: Handle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """Spark and the command alone say the same about each file, and exit alike."""
-    monkeypatch.setattr(check_histories, "start", lambda **_: Borrowed(analyzed.handle))
+    monkeypatch.setattr(check_histories, "start", lambda **_: Borrowed(worker))
     monkeypatch.chdir(tmp_path)
     write = '{"process":0,"type":"invoke","f":"write","value":1}\n'
     read = (

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from kraftwreck.pipeline import run_tables
+from kraftwreck.pipeline.background import Handle
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.cluster]
+pytestmark = [
+    pytest.mark.spark, pytest.mark.slow, pytest.mark.cluster, pytest.mark.xdist_group("spark")
+]  # fmt: skip
 
 
 class Borrowed:
@@ -31,10 +34,10 @@ class Borrowed:
 
 
 def test_a_run_on_hosts_has_tables(
-    analyzed: Any, kraftwreck: Callable[..., Any], tmp_path: Path, netns_possible: None,
+    worker: Handle, kraftwreck: Callable[..., Any], tmp_path: Path, netns_possible: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(run_tables, "start", lambda _: Borrowed(analyzed.handle))
+    monkeypatch.setattr(run_tables, "start", lambda _, **how: Borrowed(worker))
     options = ("-n", "none", "-t", 3, "--nodes", 1, "--store", tmp_path, "--json")
     ended = kraftwreck("run", *options)
     said = json.loads(ended.out)
