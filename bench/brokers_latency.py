@@ -1,12 +1,14 @@
 """How long brokers of both kinds take for a produce, and how many single records they acknowledge.
 
-``python -m bench.brokers_latency [--pairs 5] [--warm 3] [--seconds 10]`` starts the clusters of
-``bench.brokers``, and loads them in turns, first some times to warm up:
+``python -m bench.brokers_latency [--pairs 5] [--warm 3] [--seconds 10] [--single]`` starts the
+clusters of ``bench.brokers``, and loads them in turns, first some times to warm up:
 
 * ``p99``: records of 100 bytes (acks=all, linger 5 ms) at half of the rate that the slower cluster
   reached before, from the call of librdkafka to its report of delivery;
 * ``single``: one record of 100 bytes in a request, acks=all; four connections, each of which waits
-  for the answer before its next request.
+  for the answer before its next request. CPU time is that of all brokers.
+
+``--single`` leaves out the others.
 """
 
 from __future__ import annotations
@@ -26,7 +28,6 @@ from bench.brokers import (
     PATIENCE_S,
     Side,
     both,
-    cell,
     create,
     leader,
     load,
@@ -75,11 +76,13 @@ def paced(side: Side, topic: str, rate: float, seconds: float) -> list[float]:
     return took
 
 
-def single(side: Side, topic: str, seconds: float) -> float:
-    """Return the acknowledged requests of one record per second over all connections."""
+def single(side: Side, topic: str, seconds: float) -> tuple[float, float]:
+    """Return the acknowledged requests of one record per second over all connections, and the CPU
+    time of each (µs)."""
     leads = wait_until("the topic has a leader", lambda: leader(side, topic))
     frame = _frame(topic)
     counts = [0] * CONNECTIONS
+    before = side.cpu_s()
     end = time.monotonic() + seconds
 
     def run(place: int) -> None:
@@ -99,7 +102,8 @@ def single(side: Side, topic: str, seconds: float) -> float:
         thread.join()
     if not all(counts):
         raise RuntimeError(f"{side.name}: a connection got no answer: {counts}")
-    return sum(counts) / seconds
+    done = sum(counts)
+    return done / seconds, 1e6 * (side.cpu_s() - before) / done
 
 
 def _frame(topic: str) -> bytes:
@@ -128,39 +132,44 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--warm", type=int, default=3, help="pairs that do not count")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
+    parser.add_argument("--single", action="store_true", help="single records only")
     options = parser.parse_args()
-    p99: dict[str, list[float]] = {}
-    median: dict[str, list[float]] = {}
-    singles: dict[str, list[float]] = {}
-    rates: list[float] = []
+    found: dict[str, dict[str, list[float]]] = {}
     with both() as sides:
         for pair in range(options.warm + options.pairs):
-            speeds = []
+            rate = 0.0 if options.single else _half(sides, f"rate{pair}")
             for side in sides:
-                create(side, f"rate{pair}")
-                speeds.append(PROBE / load(side, f"rate{pair}", SIZE, PROBE).produced_s)
-            rate = min(speeds) / 2
-            for side in sides:
-                took = paced(side, f"rate{pair}", rate, options.seconds)
                 create(side, f"single{pair}")
-                count = single(side, f"single{pair}", options.seconds)
-                ordered = sorted(took)
-                figures = ordered[len(ordered) * 99 // 100], statistics.median(took), count
-                print(f"pair {pair}, {side.name}, {rate:.0f}/s: {figures}", flush=True)
+                count, cpu_us = single(side, f"single{pair}", options.seconds)
+                figures = {
+                    "requests of one record, per second": count,
+                    "CPU time of one record, µs": cpu_us,
+                }
+                if not options.single:
+                    took = sorted(paced(side, f"rate{pair}", rate, options.seconds))
+                    figures |= {
+                        "records per second": rate,
+                        "p99 of a produce, ms": took[len(took) * 99 // 100],
+                        "median of a produce, ms": statistics.median(took),
+                    }
+                print(f"pair {pair}, {side.name}: {figures}", flush=True)
                 if pair >= options.warm:
-                    rates.append(rate)
-                    for kept, value in zip((p99, median, singles), figures, strict=True):
-                        kept.setdefault(side.name, []).append(value)
+                    for what, value in figures.items():
+                        found.setdefault(what, {}).setdefault(side.name, []).append(value)
         names: Sequence[str] = [side.name for side in sides]
-    print(f"load {os.getloadavg()}, {os.cpu_count()} processors; {cell(rates)} records/s")
+    print(f"load {os.getloadavg()}, {os.cpu_count()} processors")
     print(HEAD)
-    rows: list[tuple[str, dict[str, list[float]]]] = [
-        ("p99 of a produce, ms", p99),
-        ("median of a produce, ms", median),
-        ("requests of one record, per second", singles),
-    ]
-    for what, found in rows:
-        print(row(what, *(found[name] for name in names)))
+    for what, measured in found.items():
+        print(row(what, *(measured[name] for name in names)))
+
+
+def _half(sides: Sequence[Side], topic: str) -> float:
+    """Return half of the records per second that the slower cluster takes."""
+    speeds = []
+    for side in sides:
+        create(side, topic)
+        speeds.append(PROBE / load(side, topic, SIZE, PROBE).produced_s)
+    return min(speeds) / 2
 
 
 if __name__ == "__main__":

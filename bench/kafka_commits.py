@@ -1,13 +1,14 @@
 """Measures committed metadata records per second with five controllers, and the CPU cost of each.
 
-    .venv/bin/python -m bench.kafka_commits [--rounds 5] [--warm-up 4] [--scale 1.0]
+    .venv/bin/python -m bench.kafka_commits [--rounds 5] [--warm-up 4] [--scale 1.0] [--only TEXT]
 
 Five controllers of Apache Kafka and five of ours run side by side, with three registered brokers
 that have no data. Each load is a fixed number of requests, the same to both, alternately. The first
 rounds warm up (Java compiles frequently executed code) and do not count. CPU is user and system
 time of the controllers until every voter has the log, without the client, which is another process.
 Rates and CPU are medians of the rounds. At the end our leader runs every load under cProfile. The
-page is bench/results/kafka.md.
+page is bench/results/kafka.md. With ``--only`` the loads with this text in their names run, and
+their table is printed.
 """
 
 from __future__ import annotations
@@ -121,15 +122,16 @@ def delete_all(quorum: Quorum, requests: list[Request]) -> None:
         run(quorum.ports[quorum.leader()], [Request("DeleteTopics", 6, body, 0)], 1)
 
 
-def compare(rounds: int, warm_up: int, scale: float) -> dict[str, dict[str, list[Cost]]]:
-    """Return load → kind → cost of each round."""
-    costs: dict[str, dict[str, list[Cost]]] = {load: {kind: [] for kind in KINDS} for load in LOADS}
+def compare(rounds: int, warm_up: int, scale: float, only: str) -> dict[str, dict[str, list[Cost]]]:
+    """Return load → kind → cost of each round, of the loads with ``only`` in their names."""
+    loads = {load: how for load, how in LOADS.items() if only in load}
+    costs: dict[str, dict[str, list[Cost]]] = {load: {kind: [] for kind in KINDS} for load in loads}
     with tempfile.TemporaryDirectory() as folder, Pair(Path(folder), SIZE, {}) as pair:
         pair.register_brokers()
         for quorum in pair.quorums.values():
             create_topic(quorum, CONFIGURED)
         for number in range(warm_up + rounds):
-            for load, (make, connections) in LOADS.items():
+            for load, (make, connections) in loads.items():
                 for kind, quorum in pair.quorums.items():
                     requests = make(number, scale)
                     pair.settle()
@@ -188,10 +190,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--warm-up", type=int, default=4, help="warm-up rounds, which do not count")
     parser.add_argument("--scale", type=float, default=1.0, help="of the requests of a load")
+    parser.add_argument("--only", default="", help="a part of the names of loads; writes no page")
     options = parser.parse_args()
     when = taken()
-    costs = compare(options.rounds, options.warm_up, options.scale)
+    costs = compare(options.rounds, options.warm_up, options.scale, options.only)
     head = ["load", "quorum of", "records/s", "leader CPU µs/record", "all CPU µs/record"]
+    if options.only:
+        print(f"{when}\n\n{table(head, rows(costs))}")
+        return
     text = f"""\
 ## Committed records, five controllers
 

@@ -32,7 +32,7 @@ from kraftwreck.nodes.metadata.image import MetadataImage
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.nodes.protocol.errors import UNSUPPORTED_VERSION
 from kraftwreck.nodes.replication.effects import Effect as DataEffect
-from kraftwreck.nodes.replication.events import FromShell, Request
+from kraftwreck.nodes.replication.events import FromShell, Request, Together
 from kraftwreck.nodes.replication.headers import PartitionKey
 
 FIRST_CORRELATION: Final = 1 << 30
@@ -65,7 +65,7 @@ class Broker:
         )
         self._moved = False
         self._recovered = False
-        self._held: list[ApiRequest | Request] = []
+        self._held: list[ApiRequest | Request | Together] = []
         self._effects: list[SendApi | ApiReply | DataEffect] = []
 
     @property
@@ -164,7 +164,7 @@ class Broker:
             raise FatalError(f"the broker has no data plane for {type(event).__name__}")
         if self.stopped:
             return
-        if isinstance(event, Request) and (self._held or not self._life.knows):
+        if isinstance(event, Request | Together) and (self._held or not self._life.knows):
             self._held.append(event)
             return
         self._data.step(event, now, wall_ms)

@@ -91,9 +91,11 @@ class Media:
 
     def read_at(self, path: Path, position: int, size: int) -> bytes:
         """Return up to ``size`` bytes from ``position`` on."""
-        with path.open("rb") as file:
-            file.seek(position)
-            return file.read(size)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(fd, size, position)
+        finally:
+            os.close(fd)
 
     def descriptor(self, path: Path) -> int | None:
         """Open ``path`` for the kernel to send from; the caller closes it.

@@ -1,4 +1,4 @@
-"""The replicas of a new partition, and its record."""
+"""The replicas of new partitions, and their records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kraftwreck.nodes.metadata.eligibility import (
     metadata_version,
 )
 from kraftwreck.nodes.metadata.failure import ApiError
-from kraftwreck.nodes.metadata.operation import Context, Record
+from kraftwreck.nodes.metadata.operation import NO_ID, Body, Context, Record
 from kraftwreck.nodes.protocol.errors import INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR
 
 
@@ -71,24 +71,48 @@ def initial_isr(
     )
 
 
-def partition_record(
-    context: Context, topic_id: bytes, number: int, replicas: Sequence[int], isr: Sequence[int]
-) -> Record:
-    """Return the record of a new partition, led by the first of its ISR."""
-    version = record_version(metadata_version(context.image), elr_enabled(context.image))
-    fields = {
-        "partition_id": number,
-        "topic_id": topic_id,
-        "replicas": list(replicas),
-        "isr": list(isr),
-        "removing_replicas": [],
-        "adding_replicas": [],
-        "leader": isr[0],
-        "leader_recovery_state": RECOVERED,
-        "leader_epoch": 0,
-        "partition_epoch": 0,
-        "directories": [default_directory(context, r) for r in replicas] if version else [],
-        "eligible_leader_replicas": None,
-        "last_known_elr": None,
-    }
-    return "PartitionRecord", version, fields
+class NewPartitions:
+    """Makes the records of new partitions in one context; each is led by the first of its ISR.
+
+    Replica lists repeat, and all but the topic and the number follows from them.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._version = record_version(metadata_version(context.image), elr_enabled(context.image))
+        self._shapes: dict[tuple[int, ...], Body] = {}
+
+    def shape(self, number: int, replicas: Sequence[int], *, manual: bool) -> Body:
+        """Return the fields that all partitions with these replicas share.
+
+        Raises ApiError if none of them is active, see :func:`initial_isr`.
+        """
+        key = tuple(replicas)
+        found = self._shapes.get(key)
+        if found is None:
+            context = self._context
+            isr = initial_isr(context, number, replicas, manual=manual)
+            directories = [default_directory(context, each) for each in replicas]
+            found = self._shapes[key] = {
+                "partition_id": number,
+                "topic_id": NO_ID,
+                "replicas": list(replicas),
+                "isr": isr,
+                "removing_replicas": [],
+                "adding_replicas": [],
+                "leader": isr[0],
+                "leader_recovery_state": RECOVERED,
+                "leader_epoch": 0,
+                "partition_epoch": 0,
+                "directories": directories if self._version else [],
+                "eligible_leader_replicas": None,
+                "last_known_elr": None,
+            }
+        return found
+
+    def record(self, topic_id: bytes, number: int, shape: Body) -> Record:
+        """Return the record of a partition of this :meth:`shape`."""
+        fields = shape.copy()
+        fields["partition_id"] = number
+        fields["topic_id"] = topic_id
+        return "PartitionRecord", self._version, fields

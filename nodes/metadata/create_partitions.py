@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from kraftwreck.nodes.metadata.assignment import check_assignment, initial_isr, partition_record
+from kraftwreck.nodes.metadata.assignment import NewPartitions, check_assignment
 from kraftwreck.nodes.metadata.failure import POLICY_VIOLATION, ApiError
 from kraftwreck.nodes.metadata.operation import (
     MAX_RECORDS_PER_BATCH,
@@ -63,10 +63,9 @@ def _grown(context: Context, placer: StripedPlacer, wanted: Body) -> list[Record
         for each in replicas:
             check_assignment(context, each, factor)
     manual = assignments is not None
+    made = NewPartitions(context)
     return [
-        partition_record(
-            context, topic.topic_id, number, each, initial_isr(context, number, each, manual=manual)
-        )
+        made.record(topic.topic_id, number, made.shape(number, each, manual=manual))
         for number, each in enumerate(replicas, topic.partitions)
     ]
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kraftwreck.nodes.consensus.effects import FatalError
 from kraftwreck.nodes.metadata.image_digest import MODULUS, hash_of, is_same
-from kraftwreck.nodes.metadata.image_records import apply_record
+from kraftwreck.nodes.metadata.image_records import apply_record, apply_records
 from kraftwreck.nodes.metadata.image_tables import ImageTables
 from kraftwreck.nodes.metadata.image_values import (
     BROKER,
@@ -34,6 +34,7 @@ from kraftwreck.nodes.metadata.image_values import (
     SupportedFeature,
     Topic,
 )
+from kraftwreck.nodes.metadata.timeline import Absent
 
 __all__ = [
     "BROKER",
@@ -207,8 +208,7 @@ class MetadataImage(ImageTables):
             self._apply(offset, records)
         else:
             self.timeline.version = None
-            for name, fields in records:
-                apply_record(self, name, fields)
+            apply_records(self, records)
         self._settle(offset, epoch, records, marked)
 
     def advance(self, offset: int, epoch: int) -> None:
@@ -233,8 +233,13 @@ class MetadataImage(ImageTables):
             )
 
     def _apply(self, offset: int, records: Records) -> None:
-        """Apply records to the head, each at its own offset, and track transactions."""
+        """Apply records to the head; with marks of transactions each at its own offset."""
         timeline = self.timeline
+        if not _marked(records):
+            # They are committed or reverted together.
+            timeline.version = offset
+            apply_records(self, records)
+            return
         start = offset - len(records) + 1
         for number, (name, fields) in enumerate(records, start):
             if name == _BEGIN:
@@ -341,9 +346,10 @@ class MetadataImage(ImageTables):
         if self._sum is None or is_same(old, new):
             return
         hashes = self._hashes
-        before = hashes.pop((name, key), None)
-        if before is None:
-            before = hash_of(name, key, old)
+        before = 0
+        if not isinstance(old, Absent):
+            known = hashes.pop((name, key), None)
+            before = hash_of(name, key, old) if known is None else known
         after = hash_of(name, key, new)
         if after:
             if len(hashes) >= _MOST_HASHES:

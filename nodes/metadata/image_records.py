@@ -115,18 +115,28 @@ def _directories(
 
 
 def _partition(image: ImageTables, fields: Fields) -> None:
-    topic_id, number = bytes(fields["topic_id"]), fields["partition_id"]
-    topic = image.topic(topic_id)
+    topic = image.topic(bytes(fields["topic_id"]))
+    _grown(image, topic, _put_partition(image, topic, fields))
+
+
+def _grown(image: ImageTables, topic: Topic, added: int) -> None:
+    """Count the new partitions of a topic."""
+    if added:
+        partitions = topic.partitions + added
+        image.topics[topic.name] = Topic(topic.name, topic.topic_id, partitions)
+
+
+def _put_partition(image: ImageTables, topic: Topic, fields: Fields) -> bool:
+    """Set a partition of ``topic``; return whether it is new, which the caller counts."""
+    number = fields["partition_id"]
     if number < 0:
         raise FatalError(f"partition {topic.name}-{number} cannot exist")
     replicas = _shared(fields["replicas"])
     removing, adding = fields.get("removing_replicas"), fields.get("adding_replicas")
     told = fields.get("directories") or ()
     elr, last_known = fields.get("eligible_leader_replicas"), fields.get("last_known_elr")
-    key = (topic_id, number)
-    if key not in image.partitions:
-        image.topics[topic.name] = Topic(topic.name, topic.topic_id, topic.partitions + 1)
-        key = (topic.topic_id, number)  # one bytes object for all keys of a topic
+    key = (topic.topic_id, number)  # one bytes object for all keys of a topic
+    is_new = key not in image.partitions
     image.partitions[key] = Partition(
         replicas,
         replicas if fields["isr"] == fields["replicas"] else _shared(fields["isr"]),
@@ -140,6 +150,7 @@ def _partition(image: ImageTables, fields: Fields) -> None:
         _shared(elr) if elr else (),
         _shared(last_known) if last_known else (),
     )
+    return is_new
 
 
 def _partition_change(image: ImageTables, fields: Fields) -> None:
@@ -385,6 +396,29 @@ _HANDLERS: Final[dict[str, Callable[[ImageTables, Fields], None]]] = {
     "RemoveDelegationTokenRecord": _remove_token,
 }
 """Every metadata record but those of metadata transactions, which the image itself handles."""
+
+
+def apply_records(image: ImageTables, records: Iterable[tuple[str, Fields]]) -> None:
+    """Apply records in order, all at the timeline's version; see :func:`apply_record`.
+
+    New partitions come in runs of one topic, which is changed once for all of them.
+    """
+    topic: Topic | None = None
+    added = 0
+    for name, fields in records:
+        if name == "PartitionRecord":
+            if topic is None or topic.topic_id != fields["topic_id"]:
+                if topic is not None:
+                    _grown(image, topic, added)
+                topic, added = image.topic(bytes(fields["topic_id"])), 0
+            added += _put_partition(image, topic, fields)
+            continue
+        if topic is not None:
+            _grown(image, topic, added)
+            topic = None
+        apply_record(image, name, fields)
+    if topic is not None:
+        _grown(image, topic, added)
 
 
 def apply_record(image: ImageTables, name: str, fields: Fields) -> None:

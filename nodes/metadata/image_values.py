@@ -26,9 +26,11 @@ Entity = tuple[tuple[str, str | None], ...]
 """The entity of a client quota: (entity type, name or None for the default), sorted."""
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Partition:
-    """One partition's assignment and leadership.
+    """One partition's assignment and leadership; treated as immutable, like :class:`Topic`.
+
+    There may be millions: a frozen dataclass takes three times as long to make.
 
     ``directories`` goes with ``replicas``. ``isr`` and ``elr`` (eligible leader replicas, KIP-966)
     do not overlap. ``recovery_state`` is 1 after an unclean election.
@@ -47,7 +49,7 @@ class Partition:
     last_known_elr: tuple[int, ...] = ()
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Topic:
     """A topic; its partitions have the ids 0 to ``partitions`` - 1."""
 

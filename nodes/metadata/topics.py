@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kraftwreck.nodes.metadata.assignment import check_assignment, initial_isr, partition_record
+from kraftwreck.nodes.metadata.assignment import NewPartitions, check_assignment
 from kraftwreck.nodes.metadata.configs import check_commit_mode, check_value
 from kraftwreck.nodes.metadata.effective import topic_configs
 from kraftwreck.nodes.metadata.failure import (
@@ -75,6 +75,7 @@ class _Creation:
     def __init__(self, context: Context, body: Body) -> None:
         self.context = context
         self.topics: Sequence[Body] = body["topics"]
+        self.partitions = NewPartitions(context)
         self.placer = StripedPlacer(context.candidates(), context.choose)
         self.occurrences = Counter(topic["name"] for topic in self.topics)
         self.collisions: dict[str, str] | None = None
@@ -88,8 +89,8 @@ class _Creation:
             configs = self._configs(topic)
             assignments = self._assignments(topic)
             manual = bool(topic["assignments"])
-            isrs = [
-                initial_isr(self.context, number, replicas, manual=manual)
+            shapes = [
+                self.partitions.shape(number, replicas, manual=manual)
                 for number, replicas in enumerate(assignments)
             ]
         except ApiError as error:
@@ -101,8 +102,8 @@ class _Creation:
         for key, value in configs.items():
             fields = {"resource_type": TOPIC, "resource_name": name, "name": key, "value": value}
             records.append(("ConfigRecord", 0, fields))
-        for number, (replicas, isr) in enumerate(zip(assignments, isrs, strict=True)):
-            records.append(partition_record(self.context, topic_id, number, replicas, isr))
+        for number, shape in enumerate(shapes):
+            records.append(self.partitions.record(topic_id, number, shape))
         self.records.extend(records)
         return {
             "name": name,

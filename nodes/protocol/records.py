@@ -8,6 +8,7 @@ message that begins with its own version.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Any, Final
 
 from kraftwreck.nodes.protocol.codec import ProtocolError, decode, encode
@@ -38,6 +39,12 @@ _CONTROL_MESSAGES: Final = {
     KRAFT_VERSION: "KRaftVersionRecord",
     KRAFT_VOTERS: "VotersRecord",
 }
+_PARTITION_NAME: Final = "PartitionRecord"
+_PARTITION: Final = RECORD_TYPES[_PARTITION_NAME]
+_IDS = struct.Struct(">i16s")
+"""The first fields of a PartitionRecord: the numbers of the partition and of its topic."""
+_SHAPES: Final = 4096
+"""Partitions that are remembered but for their ids, some 4 MB."""
 _KEY = struct.Struct(">hh")
 _VERSION = struct.Struct(">h")
 
@@ -68,13 +75,36 @@ def decode_record(data: Buffer) -> tuple[str, int, dict[str, Any]]:
         raise ProtocolError("metadata record ends inside its frame") from None
     except MalformedError as error:
         raise ProtocolError(f"metadata record: {error}") from error
+    if key == _PARTITION and len(data) >= position + _IDS.size:
+        return _PARTITION_NAME, version, _partition(version, data, position)
     name = RECORD_NAMES.get(key)
     if name is None:
         raise ProtocolError(f"metadata record has the unknown type {key}")
+    return name, version, _fields(name, version, data, position)
+
+
+def _fields(name: str, version: int, data: Buffer, position: int) -> dict[str, Any]:
     fields, end = decode(name, version, data, position)
     if end != len(data):
         raise ProtocolError(f"{name} v{version} is followed by {len(data) - end} bytes")
-    return name, version, fields
+    return fields
+
+
+def _partition(version: int, data: Buffer, position: int) -> dict[str, Any]:
+    """Return the fields of a PartitionRecord.
+
+    Most of the log are new partitions, which repeat few lists of replicas. So what comes after the
+    ids of partition and topic is read once for many records; they share its lists.
+    """
+    ids = position + _IDS.size
+    fields = _after_ids(version, bytes(data[ids:])).copy()
+    fields["partition_id"], fields["topic_id"] = _IDS.unpack_from(data, position)
+    return fields
+
+
+@lru_cache(maxsize=_SHAPES)
+def _after_ids(version: int, rest: bytes) -> dict[str, Any]:
+    return _fields(_PARTITION_NAME, version, bytes(_IDS.size) + rest, 0)
 
 
 def encode_control(control_type: int, fields: dict[str, Any]) -> tuple[bytes, bytes]:

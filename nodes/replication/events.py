@@ -283,6 +283,17 @@ Request = (
 )
 """The requests of clients and followers."""
 
+
+@dataclass(slots=True)
+class Together:
+    """Requests that arrived at the same time; one step handles all of them, in order.
+
+    Requests that wait for a partition are attempted once, after the last of these.
+    """
+
+    requests: tuple[Request, ...]
+
+
 FromShell = (
     LogOpened
     | SegmentClosed
@@ -291,6 +302,7 @@ FromShell = (
     | FetchAnswered
     | OffsetsAnswered
     | Request
+    | Together
 )
 """The events of the shell; all others come from the broker itself."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from kraftwreck.nodes.log.batch import CONTROL, BatchHeader
@@ -69,11 +69,27 @@ class Batch:
 
     def bare(self) -> Batch:
         """Return the header alone, which keeps no bytes alive."""
-        return replace(self, handle=None)
+        return self._copy(self.base_offset, self.leader_epoch, None)
 
     def placed(self, base_offset: int, leader_epoch: int) -> Batch:
         """Return the batch with the offset and the epoch that its leader assigned."""
-        return replace(self, base_offset=base_offset, leader_epoch=leader_epoch)
+        return self._copy(base_offset, leader_epoch, self.handle)
+
+    def _copy(self, base_offset: int, leader_epoch: int, handle: object) -> Batch:
+        return Batch(
+            base_offset,
+            self.last_offset_delta,
+            leader_epoch,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.max_timestamp,
+            self.count,
+            self.size,
+            self.crc,
+            self.attributes,
+            handle,
+        )
 
 
 def batch_of(header: BatchHeader, handle: object = None) -> Batch:

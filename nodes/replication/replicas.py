@@ -36,6 +36,7 @@ from kraftwreck.nodes.replication.events import (
     SegmentClosed,
     Settings,
     Tick,
+    Together,
 )
 from kraftwreck.nodes.replication.fetchers import Fetchers
 from kraftwreck.nodes.replication.headers import PartitionKey
@@ -98,6 +99,24 @@ class Replicas:
     def step(self, event: Event, now: int, wall_ms: int) -> list[Effect]:
         """Handle one event completely. Raises TypeError for what is no event."""
         self._with.now = now
+        if isinstance(event, Together):
+            for request in event.requests:
+                self._handle(request, now, wall_ms)
+        else:
+            self._handle(event, now, wall_ms)
+        return self._settle(now)
+
+    def watermarks(self) -> WriteHighWatermarks:
+        """Return the checkpoint of all high watermarks as they are now."""
+        found = {}
+        for key, each in self.partitions.items():
+            if each.log is not None:
+                found[key] = each.checkpointed = each.hw
+        return WriteHighWatermarks(found)
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _handle(self, event: Event, now: int, wall_ms: int) -> None:
         match event:
             case Tick():
                 self._tick(now, wall_ms)
@@ -144,17 +163,6 @@ class Replicas:
                 self._when_open(keys, deadline, partial(self._delete, event, now))
             case _:
                 raise TypeError(f"unknown event {event!r}")
-        return self._settle(now)
-
-    def watermarks(self) -> WriteHighWatermarks:
-        """Return the checkpoint of all high watermarks as they are now."""
-        found = {}
-        for key, each in self.partitions.items():
-            if each.log is not None:
-                found[key] = each.checkpointed = each.hw
-        return WriteHighWatermarks(found)
-
-    # --- inside -----------------------------------------------------------------------------
 
     def _settle(self, now: int) -> list[Effect]:
         """Wake what waits for the partitions that changed, and send what is due."""

@@ -31,13 +31,14 @@ from kraftwreck.nodes.protocol.codec import ProtocolError, decode
 from kraftwreck.nodes.protocol.errors import UNSUPPORTED_VERSION
 from kraftwreck.nodes.protocol.limits import LARGEST, limit_of
 from kraftwreck.nodes.protocol.primitives import Buffer
+from kraftwreck.nodes.replication import events as come
 from kraftwreck.nodes.replication.effects import Silent
 from kraftwreck.nodes.server.admission import Admission
 from kraftwreck.nodes.server.console import say
 from kraftwreck.nodes.server.listeners import Listener
 from kraftwreck.nodes.server.log_dirs import APIS as LOG_DIR_APIS
 from kraftwreck.nodes.server.log_dirs import LogDirs
-from kraftwreck.nodes.server.outgoing import FilePart, Outgoing, Piece
+from kraftwreck.nodes.server.outgoing import FilePart, Outgoing, Piece, in_memory
 from kraftwreck.nodes.server.record_requests import (
     HANDLED,
     Answer,
@@ -57,6 +58,8 @@ from kraftwreck.nodes.server.wire import (
 
 MAX_PENDING: Final = 100
 """With this many unanswered requests a connection is not read."""
+MOST_TOGETHER: Final = 100
+"""Requests for records in one step."""
 REQUEST_WEIGHT: Final = 64 << 10
 """Bytes that an unanswered request counts for."""
 RECEIVE_BYTES: Final = 256 << 10
@@ -73,7 +76,7 @@ _KEY_END: Final = 6
 class _Slot:
     """A request that waits for its answer, and for the answers before it."""
 
-    __slots__ = ("api", "call", "connection", "correlation", "pieces", "token", "version")
+    __slots__ = ("api", "call", "connection", "correlation", "held", "pieces", "token", "version")
 
     def __init__(self, connection: Connection, api: str, version: int, correlation: int) -> None:
         self.connection = connection
@@ -81,6 +84,8 @@ class _Slot:
         self.version = version
         self.correlation = correlation
         self.pieces: list[Piece] | None = None
+        self.held = 0
+        """Bytes of ``pieces`` in memory."""
         self.call: Call | None = None
         self.token = -1
 
@@ -106,6 +111,7 @@ class Requests:
         self.received = bytearray(RECEIVE_BYTES)
         """Where all connections receive; a part of a request is copied to its connection."""
         self._slots: dict[int, _Slot] = {}
+        self._gathered: list[come.Request] = []
         self._next = 0
 
     def open(self, slot: _Slot) -> int:
@@ -155,10 +161,28 @@ class Requests:
             raise
         answer = answered_early(slot.call)
         if answer is None:
-            self.records.submit(event_of(slot.call))
+            self._gather(event_of(slot.call))
         else:
             answer.token = token
             self.reply_records(answer)
+
+    def _gather(self, request: come.Request) -> None:
+        """Pass all requests for records that one turn of the loop receives to the node in one step.
+
+        So a follower's fetch is answered with the records of all of them.
+        """
+        if not self._gathered:
+            asyncio.get_running_loop().call_soon(self._submit_gathered)
+        self._gathered.append(request)
+        if len(self._gathered) == MOST_TOGETHER:
+            self._submit_gathered()
+
+    def _submit_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            assert self.records is not None
+            together = come.Together(tuple(gathered))
+            self.records.submit(together if len(gathered) > 1 else gathered[0])
 
     def reply_records(self, answer: Answer) -> None:
         """Answer a request for records; nothing happens if its client has disconnected."""
@@ -200,6 +224,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         self._filled = self._whole = 0
         self._slots: deque[_Slot] = deque()
+        self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._outgoing: Outgoing | None = None
         self.host = ""
@@ -301,15 +326,13 @@ class Connection(asyncio.BufferedProtocol):
             self._transport = None
 
     def _touch(self) -> None:
-        self.last_active = asyncio.get_running_loop().time()
+        self.last_active = self._loop.time()
 
     def _handle_frames(self) -> None:
         """Handle the whole frames in the buffer, within the time of one turn."""
-        if self._yielding:
-            return
         position = 0
-        over = asyncio.get_running_loop().time() + TURN_S
-        while self._transport is not None and not self._paused:
+        over = self._loop.time() + TURN_S
+        while self._transport is not None and not self._waits:
             available = len(self._buffer) - position
             if available < _LENGTH:
                 break
@@ -330,22 +353,20 @@ class Connection(asyncio.BufferedProtocol):
             frame = self._buffer[position + _LENGTH : end]
             position = end
             self._handle(memoryview(frame))
-            is_over = asyncio.get_running_loop().time() >= over
-            if is_over and len(self._buffer) - position >= _LENGTH:
+            if len(self._buffer) - position >= _LENGTH and self._loop.time() >= over:
                 self._yield_turn()
                 break
         del self._buffer[:position]
+        self._throttle()
 
     def _yield_turn(self) -> None:
         """Let other connections run, and read nothing before this one continues."""
         self._yielding = True
-        self._throttle()
-        asyncio.get_running_loop().call_soon(self._go_on)
+        self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         self._yielding = False
         self._handle_frames()
-        self._throttle()
 
     def _acceptable(self, position: int, size: int) -> bool:
         """Check the API key and the size before the whole frame has arrived."""
@@ -375,7 +396,6 @@ class Connection(asyncio.BufferedProtocol):
                 self.has_asked = True
                 self._slots.append(slot)
                 self._fetching += api == "Fetch"
-                self._throttle()
                 self._requests.begin_records(slot, frame, offset)
                 return
             of_records = api in self._listener.records
@@ -386,7 +406,6 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.has_asked = True
         self._slots.append(slot)
-        self._throttle()
         event: Event
         if api in LOG_DIR_APIS:
             assert self._requests.log_dirs is not None, "a listener with records has their logs"
@@ -433,22 +452,35 @@ class Connection(asyncio.BufferedProtocol):
         if pieces:
             pieces = _merged([sum(map(len, pieces)).to_bytes(_LENGTH, "big"), *pieces])
         slot.pieces = pieces
-        self._ready_bytes += _in_memory(pieces)
+        slot.held = in_memory(pieces)
+        self._ready_bytes += slot.held
         while self._slots and self._slots[0].pieces is not None:
             slot = self._slots.popleft()
             self._fetching -= slot.api == "Fetch" and slot.call is not None
-            pieces = slot.pieces or []
-            self._ready_bytes -= _in_memory(pieces)
+            self._ready_bytes -= slot.held
             if self._transport is not None and self._outgoing is not None:
-                self._outgoing.put(pieces)
+                self._outgoing.put(slot.pieces or [], slot.held)
         self._touch()
         self._throttle()
         self._admission.note(self)
 
+    @property
+    def _waits(self) -> bool:
+        """Whether the next frame has to wait."""
+        return (
+            self._fetching > 0
+            or self._yielding
+            or len(self._slots) >= MAX_PENDING
+            or (self._outgoing is not None and self._outgoing.waits)
+        )
+
     def _throttle(self) -> None:
-        """Stop or start reading; frames left in the buffer are handled later."""
-        clogged = self._outgoing is not None and self._outgoing.waits
-        pause = clogged or self._yielding or self._fetching > 0 or len(self._slots) >= MAX_PENDING
+        """Stop or start reading; frames left in the buffer are handled later.
+
+        A client that sends nothing while its frames would wait costs no call of the kernel.
+        """
+        holds = len(self._buffer) > 0 or self._large is not None
+        pause = holds and self._waits
         if pause == self._paused or self._transport is None:
             return
         self._paused = pause
@@ -457,7 +489,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.resume_reading()
             # Deferred: a step's effects may be in progress.
-            asyncio.get_running_loop().call_soon(self._handle_frames)
+            self._loop.call_soon(self._handle_frames)
 
 
 def _merged(pieces: list[Piece]) -> list[Piece]:
@@ -473,7 +505,3 @@ def _merged(pieces: list[Piece]) -> list[Piece]:
     if together:
         merged.append(b"".join(together))
     return merged
-
-
-def _in_memory(pieces: list[Piece]) -> int:
-    return sum(len(each) for each in pieces if not isinstance(each, FilePart))

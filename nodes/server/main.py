@@ -17,7 +17,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from kraftwreck.nodes.log.format import FormatError
 from kraftwreck.nodes.server.addresses import ConfigError
@@ -31,6 +31,10 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         say(f"{self.prog}: {message}")
         raise SystemExit(BAD_CONFIG)
+
+
+GC_THRESHOLDS: Final = (50_000, 20, 20)
+"""Collections are rare: reference counts free nearly all garbage."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from kraftwreck.nodes.server.serving import run
 
         gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         gc.enable()
         return run(config)
     except (ConfigError, FormatError) as mistake:

@@ -49,6 +49,11 @@ class FilePart:
 Piece = bytes | bytearray | FilePart
 
 
+def in_memory(pieces: list[Piece]) -> int:
+    """Return the bytes of ``pieces`` that are not in a file."""
+    return sum(len(each) for each in pieces if not isinstance(each, FilePart))
+
+
 class Outgoing:
     """Sends pieces in order.
 
@@ -81,10 +86,10 @@ class Outgoing:
         """Whether the peer has to read before anything else is sent."""
         return self.is_clogged or self._waiting != CLOSED
 
-    def put(self, pieces: list[Piece]) -> None:
-        """Send ``pieces`` after all others."""
+    def put(self, pieces: list[Piece], held: int) -> None:
+        """Send ``pieces``, of which ``held`` bytes are in memory, after all others."""
         self._pieces.extend(pieces)
-        self.held += sum(len(each) for each in pieces if not isinstance(each, FilePart))
+        self.held += held
         self.pump()
 
     def pump(self) -> None:

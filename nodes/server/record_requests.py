@@ -89,7 +89,7 @@ class RecordRequests:
 
     def __init__(
         self,
-        submit: Callable[[come.Request], None],
+        submit: Callable[[come.Request | come.Together], None],
         topics: ImageTopics,
         files: PartitionFiles,
     ) -> None:
@@ -152,7 +152,9 @@ class RecordRequests:
             return parts
         return tuple(
             out.ProducedPart(each.key, KAFKA_STORAGE_ERROR)
-            if each.key in full and each.error == NONE
+            if each.key in full
+            and each.error == NONE
+            and each.base_offset >= self._files.end_of(each.key)
             else each
             for each in parts
         )

@@ -63,6 +63,8 @@ _STALE_TICK_S: Final = 0.001
 
 
 ANSWERS: Final = get_args(Answer)
+SAID: Final = (Trace, Send, SendApi, Reply, ApiReply, Abandon, SnapshotReply, Stopped)
+"""The effects of :meth:`Shell._say`."""
 
 
 def monotonic_us() -> int:
@@ -267,13 +269,15 @@ class Shell:
             self._disk_failed(error, now, wall_us)
             return
         for effect in effects:
+            if not isinstance(effect, SAID):
+                continue
             if isinstance(effect, Trace):
                 _tell_person(effect)
             elif isinstance(effect, Send):
                 self.send(effect)
             elif isinstance(effect, SendApi):
                 self.send_api(effect)
-            elif isinstance(effect, Reply | ApiReply):
+            elif isinstance(effect, (Reply, ApiReply)):
                 self.reply(effect)
             elif isinstance(effect, Abandon):
                 self.abandon(effect)
@@ -288,7 +292,7 @@ class Shell:
         if self.exit_status.done():
             return
         for effect in effects:
-            if isinstance(effect, data.FetchFrom | data.AskOffsets):
+            if isinstance(effect, (data.FetchFrom, data.AskOffsets)):
                 self.fetch(effect)
             elif isinstance(effect, ANSWERS):
                 self.reply_records(effect)

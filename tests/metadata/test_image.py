@@ -9,6 +9,7 @@ import pytest
 from kraftwreck.nodes.consensus.effects import FatalError
 from kraftwreck.nodes.metadata.image import MetadataImage, Partition
 from kraftwreck.nodes.metadata.image_records import METADATA_VERSIONS
+from kraftwreck.nodes.protocol.codec import ProtocolError
 from kraftwreck.nodes.protocol.records import decode_record, encode_record
 
 A, B = bytes(15) + b"\xaa", bytes(15) + b"\xbb"
@@ -95,6 +96,51 @@ def test_images_that_differ_in_one_value_differ() -> None:
     assert one != two
     assert one.digest() != two.digest()
     assert one != "something else"
+
+
+def test_one_batch_has_the_effect_of_its_records_one_by_one() -> None:
+    records = [
+        topic("t", A),
+        partition(A),
+        partition(A, 1, replicas=[3, 1], isr=[3], leader=3),
+        topic("u", B),
+        partition(B),
+        partition(A, 2),
+        partition(A, 2, leader_epoch=4, partition_epoch=4),
+        config("k", "v"),
+        partition(A, 3),
+        change(A, 3, leader=2),
+        partition(B, 1),
+    ]
+    together, apart, proposed = image_of(*records), MetadataImage(), MetadataImage()
+    for record in records:
+        commit(apart, record)
+    propose(proposed, *records)
+    commit(proposed, *records)
+    assert together == apart == proposed
+    for image in (together, apart, proposed):
+        assert image.digest() == apart.digest()
+        assert [each.partitions for each in image.stable.topics.values()] == [4, 2]
+        assert image.partition_ids(image.topics["t"]) == range(4)
+
+
+def test_records_of_like_partitions_are_read_apart() -> None:
+    [(_, first), (_, second)] = decoded(partition(A, 1), partition(B, 2))
+    assert (first["partition_id"], first["topic_id"]) == (1, A)
+    assert (second["partition_id"], second["topic_id"]) == (2, B)
+    first["leader"] = 9
+    [(_, third)] = decoded(partition(A, 3))
+    assert second["leader"] == third["leader"] == 1
+    whole = encode_record(*partition(A, 1))
+    for damaged in (
+        whole[:10],
+        whole[:30],
+        whole[:-1],
+        whole + b"\0",
+        whole[:2] + b"\7" + whole[3:],
+    ):
+        with pytest.raises(ProtocolError):
+            decode_record(damaged)
 
 
 def test_noop_records_and_the_position_are_not_part_of_the_state() -> None:

@@ -72,6 +72,26 @@ def test_the_log_is_shaped_by_the_configs_of_its_topic() -> None:
     assert out.ShapeLog(KEY, None, None, None) in configure()
 
 
+def test_requests_that_arrive_together_wake_a_follower_once() -> None:
+    broker = Broker(isr=(1, 2, 3))
+    for follower in (2, 3):
+        assert broker.fetch(follower, 0, max_wait_ms=500, min_bytes=1) == []
+    requests = [come.ProduceReceived(n, -1, 100, ((KEY, batch(n)),)) for n in (10, 11)]
+    effects = broker.step(come.Together(tuple(requests)))
+    kinds = [type(each) for each in effects]
+    assert kinds == [out.Append, out.Append, out.ReplyFetch, out.ReplyFetch]
+    for each in effects[2:]:
+        assert isinstance(each, out.ReplyFetch)
+        assert each.parts[0].records == out.Slice(0, 2, 1 << 20)
+    fetches = [
+        come.FetchReceived(n, (come.FetchPart(KEY, 2, 1 << 20, 3, -1, 0),), n, 1, 500, 1)
+        for n in (2, 3)
+    ]
+    answers = broker.step(come.Together(tuple(fetches)))
+    tokens = [each.token for each in answers if isinstance(each, out.ReplyProduce)]
+    assert tokens == [10, 11]
+
+
 def test_acks_all_waits_for_the_isr() -> None:
     broker = Broker()
     first = broker.produce(batch(1, count=3))

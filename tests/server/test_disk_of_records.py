@@ -81,6 +81,12 @@ class Leader:
 
     def produce(self, acks: int) -> tuple[int, int]:
         """Produce one record; return error and offset."""
+        self.step(self.request(acks))
+        (answer,) = self.answers
+        return answer["error_code"], answer["base_offset"]
+
+    def request(self, acks: int) -> come.Request:
+        """Return a Produce of one record."""
         records = encode_batch(0, 0, NOW_MS, [(None, b"v" * 100)], False)
         part = {"name": "t", "partition_data": [{"index": 0, "records": records}]}
         body = {"acks": acks, "timeout_ms": 1000, "topic_data": [part]}
@@ -89,9 +95,7 @@ class Leader:
         call = self.requests.read("Produce", 9, view, 0, token=3, wall_ms=NOW_MS)
         assert isinstance(call, ProduceCall)
         self.call = call
-        self.step(event_of(call))
-        (answer,) = self.answers
-        return answer["error_code"], answer["base_offset"]
+        return event_of(call)
 
 
 @pytest.mark.parametrize("acks", [1, -1])
@@ -126,6 +130,30 @@ def test_a_full_disk_refuses_records_until_there_is_room(acks: int, seed: int) -
     again = PartitionFiles(ROOT, lambda _: "t", LogSettings(), disk)
     again.carry_out(out.OpenLog(KEY))
     assert again.end_of(KEY) == end
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("seed", [0, 1, 3, 4])
+def test_of_records_that_arrive_together_a_full_disk_takes_as_many_as_it_can(
+    acks: int, seed: int
+) -> None:
+    disk = Filesystem()
+    disk.make_directory(ROOT)
+    leader = Leader(disk)
+    disk.trouble = DiskTrouble("full", seed)
+    end = split = 0
+    for _ in range(60):
+        leader.step(come.Together((leader.request(acks), leader.request(acks))))
+        answers = [(each["error_code"], each["base_offset"]) for each in leader.answers]
+        stored = [offset for error, offset in answers if error == NONE]
+        assert len(answers) == 2
+        assert stored == list(range(end, leader.files.end_of(KEY)))
+        end += len(stored)
+        split += len(stored) == 1
+        partition = leader.core.partitions[KEY]
+        assert partition.log is not None
+        assert partition.log.end == partition.hw == end
+    assert split, "the first of two records fits at some time"
 
 
 def test_logs_of_other_brokers_are_removed(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from kraftwreck.nodes.broker.apis import RECORDS
 from kraftwreck.nodes.consensus.effects import ApiReply, ApiRequest, Event, RequestReceived
 from kraftwreck.nodes.protocol.apis import API_KEYS, SUPPORTED, decode_response, encode_request
 from kraftwreck.nodes.server.admission import Admission
-from kraftwreck.nodes.server.connection import Connection, Requests
+from kraftwreck.nodes.server.connection import MAX_PENDING, Connection, Requests
 from kraftwreck.nodes.server.listeners import SERVED, Listener
 from kraftwreck.nodes.server.outgoing import FilePart
 
@@ -172,6 +172,25 @@ def test_a_request_of_some_megabytes_is_received() -> None:
             [event] = door.events
             assert isinstance(event, ApiRequest)
             assert [topic["name"] for topic in event.body["topics"]] == names
+
+    run(scenario)
+
+
+def test_a_connection_is_read_until_a_frame_has_to_wait() -> None:
+    async def scenario() -> None:
+        async with Door("PLAINTEXT") as door:
+            for _ in range(MAX_PENDING):
+                await door.send("Metadata", 12, METADATA)
+            transport = door.connection._transport
+            assert transport is not None and transport.is_reading()
+            await door.send("Metadata", 12, METADATA)
+            assert not transport.is_reading()
+            assert len(door.events) == MAX_PENDING
+            first = door.events[0]
+            assert isinstance(first, ApiRequest)
+            door.requests.reply(ApiReply(first.token, {"brokers": [], "topics": []}))
+            await door.asked(MAX_PENDING + 1)
+            assert transport.is_reading()
 
     run(scenario)
 

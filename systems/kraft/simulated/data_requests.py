@@ -280,7 +280,7 @@ def requests_of(host: Host) -> RecordRequests:
     return RecordRequests(_nothing, ImageTopics(lambda: _image(host)), disk.logs)
 
 
-def _nothing(event: come.Request) -> None:
+def _nothing(event: come.Request | come.Together) -> None:
     """Events are delivered by the world."""
 
 
