@@ -9,16 +9,17 @@ files are synced to disk at least once a second.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from kraftwreck.histories.exit_codes import CommandError
+from kraftwreck.histories.exit_codes import BadInputError, CommandError
 
 RUNNING = ".running"
 SUMS = "sums.json"
@@ -27,6 +28,29 @@ SUMS = "sums.json"
 
 class StoreError(CommandError):
     """The store cannot be written; the message is one line and names the file."""
+
+
+class UnusableStoreError(StoreError, BadInputError):
+    """The user named a folder in which there can be no store."""
+
+
+_UNUSABLE: Final = frozenset(
+    (
+        errno.EACCES,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EPERM,
+        errno.EROFS,
+    )
+)
+"""Errors of a new folder that are the fault of its name."""
+
+
+def _cannot_make(folder: Path, error: OSError) -> StoreError:
+    kind = UnusableStoreError if error.errno in _UNUSABLE else StoreError
+    return kind(f"{folder}: {error.strerror}; choose another --store")
 
 
 UNWRITTEN = "error: report: "
@@ -103,7 +127,7 @@ def make_store(store: Path) -> None:
     try:
         store.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"{store}: {error.strerror}; choose another --store") from error
+        raise _cannot_make(store, error) from error
 
 
 class RunFolder:
@@ -126,7 +150,7 @@ class RunFolder:
             for folder in (store, store / name):
                 _link(folder / "current", self.path)
         except OSError as error:
-            raise StoreError(f"{self.path}: {error.strerror}; choose another --store") from error
+            raise _cannot_make(self.path, error) from error
 
     def node(self, name: str) -> Path:
         """Return the folder of one node, created if missing."""

@@ -14,7 +14,7 @@ from kraftwreck.simulation.disk_trouble import DiskError
 from kraftwreck.simulation.host import DiskWork, Host
 from kraftwreck.simulation.knobs import WorldKnobs
 from kraftwreck.simulation.pieces import Piece
-from kraftwreck.simulation.timeline import Timeline
+from kraftwreck.simulation.timeline import Timeline, WorldError
 
 PAGE_CACHE_WRITE = 10
 """Microseconds of a write without a flush."""
@@ -26,14 +26,16 @@ them take an eighth of it at most."""
 class DiskWorker:
     """Carries out effects of the types ``durable`` in virtual time.
 
-    ``on_disk`` is called with each operation just before it reaches the disk, ``on_caused`` with
-    each event of the disk, before its process handles it. ``on_work`` is called with a host after
-    each piece of work beside its process.
+    ``on_write`` is called with each operation before it changes the disk, unless the process dies
+    during it, and ``on_disk`` with each just before it counts as written. ``on_caused`` is called
+    with each event of the disk, before its process handles it, and ``on_work`` with a host after
+    each piece of work beside its process. Their errors are the simulator's own (WorldError).
     """
 
     def __init__(
         self, time: Timeline, seed: int, knobs: WorldKnobs, durable: frozenset[type]
     ) -> None:
+        self.on_write: list[Callable[[Host, Any], None]] = []
         self.on_disk: list[Callable[[Host, Any], None]] = []
         self.on_caused: list[Callable[[Host, Any], None]] = []
         self.on_work: list[Callable[[Host], None]] = []
@@ -80,6 +82,7 @@ class DiskWorker:
         assert host.busy is not None
         disk = host.disk
         for _, effect in host.busy.operations:
+            _call(self.on_write, host, effect)
             disk.write(effect)
             self._tell(host, effect)
             disk.note(effect)
@@ -89,8 +92,7 @@ class DiskWorker:
     def take_events(self, host: Host) -> None:
         """Let the process of the host handle the events of its disk, before any other."""
         for event in host.disk.take_events():
-            for told in self.on_caused:
-                told(host, event)
+            _call(self.on_caused, host, event)
             host.caused.append(event)
 
     # --- beside the process -----------------------------------------------------------
@@ -114,14 +116,12 @@ class DiskWorker:
         """
         piece = host.disk.work()
         host.working = False
-        for told in self.on_work:
-            told(host)
+        _call(self.on_work, host)
         self._time.fact(f"w {host.id} {host.piece_count} {type(piece.cause).__name__}")
         return piece
 
     def _tell(self, host: Host, effect: Any) -> None:
-        for told in self.on_disk:
-            told(host, effect)
+        _call(self.on_disk, host, effect)
         self._time.fact(f"d {host.id} {host.disk.fact(effect)}")
 
     def interrupt(self, host: Host) -> None:
@@ -146,6 +146,7 @@ class DiskWorker:
                             self._tell(host, effect)
                         disk.note(effect)
                     return
+                _call(self.on_write, host, effect)
                 disk.write(effect)
                 self._tell(host, effect)
                 disk.note(effect)
@@ -165,3 +166,12 @@ class DiskWorker:
             if draw_below(100, *key, "power") < self._knobs.power_loss:
                 disk.lose_power(draw(*key, "lost"))
         return disk.recover()
+
+
+def _call(watches: Sequence[Callable[..., None]], host: Host, *what: Any) -> None:
+    """Call each of ``watches``. An error of theirs must not look like one of the disk."""
+    try:
+        for watch in watches:
+            watch(host, *what)
+    except (DiskError, OSError) as error:
+        raise WorldError(f"a watch of {host.name} failed: {error!r}") from error

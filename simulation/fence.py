@@ -60,7 +60,7 @@ def fence() -> Iterator[None]:
     fenced = threading.get_ident()
     try:
         for owner, name, real in saved:
-            label = getattr(owner, "__name__", str(owner))
+            label = owner.__name__
             setattr(owner, name, _guard(f"{label}.{name}", real, fenced))
         yield
     finally:

@@ -36,6 +36,7 @@ class Timeline:
         self._handlers: dict[str, tuple[int, Handler]] = {}
         self._digest = hashlib.blake2b(digest_size=16)
         self._facts: list[str] = []
+        self._afterwards: list[Callable[[], None]] = []
         self.register("act", CLIENT, self._act)
         self.register("fault", FAULT, self._act)
 
@@ -60,6 +61,17 @@ class Timeline:
         """Run ``action`` at ``time``; ``fact`` stands for it in the digest."""
         self.schedule(max(time, self.now), "fault" if fault else "act", action, fact)
 
+    def afterwards(self, action: Callable[[], None]) -> None:
+        """Run ``action`` after the present event and outside of any node's step.
+
+        So its exceptions are the simulator's own, and never those of a node.
+        """
+        self._afterwards.append(action)
+
+    def _run_afterwards(self) -> None:
+        while self._afterwards:
+            self._afterwards.pop(0)()
+
     def _act(self, action: Callable[[], None], fact: str, _: Any) -> None:
         self.fact(f"act {fact}")
         action()
@@ -67,10 +79,13 @@ class Timeline:
     def run(self, until: int, stop: Callable[[], bool] | None = None) -> None:
         """Process all events up to ``until``, or until ``stop`` returns True."""
         heap = self._heap
+        self._run_afterwards()
         while heap and heap[0][0] <= until:
             self.now, _, _, handler, a, b, c = heappop(heap)
             self.processed += 1
             handler(a, b, c)
+            if self._afterwards:
+                self._run_afterwards()
             if stop is not None and stop():
                 return
         self.now = max(self.now, until)

@@ -55,13 +55,14 @@ class World(Timeline):
 
     ``names`` are the hosts in order; the id of a node is its position + 1. ``factory`` makes their
     cores, whose messages and effects ``binding`` knows. ``events`` collects the traces, in order of
-    time. Callbacks: ``on_trace`` gets each trace event, ``on_disk`` each durable operation just
-    before it reaches the disk. ``on_caused`` gets each event of a disk before its process handles
-    it, ``on_work`` each host where work beside the process has ended. ``on_emit`` gets each host
-    whose process has effects, when all of them are on the disk and none has left. ``on_step`` gets
-    each event after its core has handled it, ``on_request`` and ``on_response`` each request of a
-    node and each answer to one as its node begins to handle it. ``on_wipe`` gets each disk that was
-    replaced by an empty one, ``on_recovery`` the faults that a start found on its disk.
+    time. Callbacks: ``on_trace`` gets each trace event, ``on_write`` each durable operation before
+    it changes the disk, ``on_disk`` each just before it counts as written. ``on_caused`` gets each
+    event of a disk before its process handles it, ``on_work`` each host where work beside the
+    process has ended. ``on_emit`` gets each host whose process has effects, when all of them are on
+    the disk and none has left. ``on_step`` gets each event after its core has handled it,
+    ``on_request`` and ``on_response`` each request of a node and each answer to one as its node
+    begins to handle it. ``on_wipe`` gets each disk that was replaced by an empty one,
+    ``on_recovery`` the faults that a start found on its disk.
     """
 
     def __init__(
@@ -116,8 +117,13 @@ class World(Timeline):
         self.register("give-up", TIMER, self._on_give_up)
 
     @property
+    def on_write(self) -> list[Callable[[Host, Any], None]]:
+        """Callbacks for each durable operation, called before it changes the disk."""
+        return self._disks.on_write
+
+    @property
     def on_disk(self) -> list[Callable[[Host, Any], None]]:
-        """Callbacks for each durable operation, called just before it reaches the disk."""
+        """Callbacks for each durable operation, called just before it counts as written."""
         return self._disks.on_disk
 
     @property

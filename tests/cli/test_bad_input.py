@@ -343,10 +343,28 @@ def test_a_report_that_cannot_be_written_is_no_success(
     assert "harness: report: [Errno 28] No space left on device" in ended.err
 
 
-def test_a_store_below_a_file_is_one_line_and_255(kraftwreck: Command, folder: Path) -> None:
-    ended = kraftwreck("run", "-c", "sim", "--store", "file/store")
+@pytest.mark.parametrize(
+    ("store", "why"),
+    [("file/store", "Not a directory"), ("/proc/none", "No such file or directory")],
+)
+def test_a_store_that_cannot_be_made_is_one_line_and_254(
+    kraftwreck: Command, folder: Path, store: str, why: str
+) -> None:
+    ended = kraftwreck("run", "-c", "sim", "--store", store)
+    assert ended.code == 254
+    assert ended.err == f"kraftwreck run: {store}: {why}; choose another --store\n"
+
+
+def test_no_room_for_a_store_is_no_bad_input(
+    kraftwreck: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    ended = kraftwreck("run", "-c", "sim", "--store", "new")
     assert ended.code == 255
-    assert ended.err == "kraftwreck run: file/store: Not a directory; choose another --store\n"
+    assert ended.err == "kraftwreck run: new: No space left on device; choose another --store\n"
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])

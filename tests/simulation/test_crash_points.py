@@ -9,14 +9,19 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.nodes.consensus.effects import FatalError
 from kraftwreck.nodes.log.partition.checkpoints import PARTITION_METADATA, TopicPartition
 from kraftwreck.nodes.log.partition.partition_log import PartitionLog
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.simulation.disk import ROOT
+from kraftwreck.simulation.disk_trouble import DiskError
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.filesystem import Filesystem, MemoryFile
+from kraftwreck.simulation.host import DiskWork
+from kraftwreck.simulation.pieces import Piece
+from kraftwreck.simulation.timeline import WorldError
 from kraftwreck.systems.kraft.simulated.crash_points import Copies, CrashPoints, found, stopped
 from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 from tests.replication.world import KEY, batch
@@ -171,51 +176,135 @@ def test_an_operation_that_is_impossible_after_a_start_is_found(
     assert what.startswith("after a start it is impossible: the log ends at")
 
 
+class Rehearsed:
+    """A host whose disk has the log of a partition, and the rule that watches it."""
+
+    def __init__(self, *, opened: bool = True) -> None:
+        self.run, self.failures, files = Watched(), Failures(), Filesystem()
+        self.disk = DataDisk(bytes(16), settings=LogSettings(), segment_bytes=1 << 20, files=files)
+        if opened:
+            self.disk._logs = written_log(files)
+        else:
+            files.make_directory(ROOT)
+            self.disk._logs = PartitionFiles(ROOT, lambda _: "t", LogSettings(), files)
+        self.disk.name_of = lambda _: "t"
+        self.host = self.run.host(1)
+        self.host.disk = self.disk
+        CrashPoints(self.run.world, self.failures)
+
+    def write(self, effect: Any) -> None:
+        """Announce ``effect``, as just before it is carried out."""
+        for told in self.run.world.on_write:
+            told(self.host, effect)
+
+    def cause(self, event: Any) -> None:
+        for told in self.run.world.on_caused:
+            told(self.host, event)
+
+    def end_event(self) -> None:
+        """End the event of the run in which that happened."""
+        self.run.world.run(0)
+
+    @property
+    def found(self) -> list[str]:
+        return [each.type for each in self.failures.items]
+
+
+def _judged_by(
+    monkeypatch: pytest.MonkeyPatch, found: Callable[[Copies, Any, int], Iterable[str]]
+) -> None:
+    monkeypatch.setattr("kraftwreck.systems.kraft.simulated.crash_points.found", found)
+
+
 def test_a_log_that_is_not_open_is_left_alone() -> None:
     """A start may find it without its folder, or know no name of its topic."""
-    run, files = Watched(), Filesystem()
-    files.make_directory(ROOT)
-    disk = DataDisk(bytes(16), settings=LogSettings(), segment_bytes=1 << 20, files=files)
-    disk._logs = PartitionFiles(ROOT, lambda _: "t", LogSettings(), files)
-    disk.name_of = lambda _: "t"
-    run.host(1).disk = disk
-    failures = Failures()
-    CrashPoints(run.world, failures)
-    assert disk.rehearse is not None
+    rehearsed = Rehearsed(opened=False)
     for effect in (out.RemoveLog(KEY), out.OpenLog(KEY), out.RemoveLog(KEY)):
-        disk.rehearse(effect)
-    assert list(failures.items) == []
+        rehearsed.write(effect)
+    rehearsed.end_event()
+    assert rehearsed.found == []
 
 
 def test_a_run_rehearses_real_operations_and_invents_some(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first long log is enough, and a faulty disk is left alone."""
-    run = Watched()
-    host = run.host(1)
-    files = Filesystem()
-    host.disk = disk = DataDisk(
-        bytes(16), settings=LogSettings(), segment_bytes=1 << 20, files=files
-    )
-    disk._logs = written_log(files)
-    disk.name_of = lambda _: "t"
     tried: list[Any] = []
 
     def rehearsed(copies: Copies, effect: Any, seed: int) -> Iterable[str]:
         tried.append(effect)
         return ["it is wrong"]
 
-    monkeypatch.setattr("kraftwreck.systems.kraft.simulated.crash_points.found", rehearsed)
-    failures = Failures()
-    CrashPoints(run.world, failures)
-    assert disk.rehearse is not None
-    disk.rehearse(out.OpenLog(KEY))
+    _judged_by(monkeypatch, rehearsed)
+    run = Rehearsed()
+    run.write(out.OpenLog(KEY))
     for _ in range(3):
-        disk.rehearse(out.Truncate(KEY, 3))
+        run.write(out.Truncate(KEY, 3))
+    run.end_event()
     assert tried == [out.Truncate(KEY, 3)] * 2
-    assert [each.type for each in failures.items] == ["F10"] * 2
-    closed = disk.logs.carry_out(out.OpenLog(KEY))[1]
+    assert run.found == ["F10"] * 2
+    closed = run.disk.logs.carry_out(out.OpenLog(KEY))[1]
     for _ in range(2):
-        for told in run.world.on_caused:
-            told(host, closed)
+        run.cause(closed)
+    run.end_event()
     assert [type(each) for each in tried[2:]] == [
         out.Truncate, out.DeleteUpTo, out.StartAt, out.RemoveLog,
     ]  # fmt: skip
+
+
+def test_a_rehearsal_is_of_the_files_before_the_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits until the event is over, when the operation has changed them."""
+    seen: list[int] = []
+
+    def rehearsed(copies: Copies, effect: Any, seed: int) -> Iterable[str]:
+        yield from ()
+        seen.append(copies.content(copies.copy()).end)
+
+    _judged_by(monkeypatch, rehearsed)
+    run = Rehearsed()
+    run.write(out.OpenLog(KEY))
+    effect = out.Truncate(KEY, 3)
+    run.write(effect)
+    run.disk.write(effect)
+    assert seen == []
+    run.end_event()
+    assert (seen, run.disk.logs.end_of(KEY)) == ([RECORDS], 3)
+
+
+@pytest.mark.parametrize("error", [OSError("no"), ValueError("no"), FatalError("no"), KeyError(7)])
+def test_an_error_of_a_rehearsal_is_no_error_of_the_node(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Neither the operation fails, nor is the error lost or reported as a finding."""
+
+    def broken(copies: Copies, effect: Any, seed: int) -> Iterable[str]:
+        yield from ()
+        raise error
+
+    _judged_by(monkeypatch, broken)
+    run = Rehearsed()
+    run.write(out.OpenLog(KEY))
+    run.write(out.RemoveLog(KEY))
+    with pytest.raises(WorldError, match="the rehearsal failed of n1: RemoveLog of") as raised:
+        run.end_event()
+    assert raised.value.__cause__ is error
+    assert run.found == []
+
+
+@pytest.mark.parametrize("watches", ["on_write", "on_disk", "on_caused", "on_work"])
+@pytest.mark.parametrize("error", [OSError("no"), DiskError("no")])
+def test_an_error_of_a_watch_is_no_error_of_a_disk(watches: str, error: Exception) -> None:
+    def broken(*_: object) -> None:
+        raise error
+
+    run = Rehearsed()
+    world = run.run.world
+    for each in (world.on_write, world.on_disk, world.on_caused, world.on_work):
+        each.clear()
+    getattr(world, watches).append(broken)
+    effect = out.Append(KEY, replace(placed := batch(1).placed(RECORDS, 9), handle=written(placed)))
+    run.host.busy = DiskWork([(0, effect)], [])
+    run.disk._caused.append("an event")
+    run.disk.pieces.append(Piece(lambda: None, lambda _: None, effect))
+    with pytest.raises(WorldError, match=r"a watch of n1 failed: .*no") as raised:
+        world._disks.carry_out(run.host)
+        world._disks.end_piece(run.host)
+    assert raised.value.__cause__ is error

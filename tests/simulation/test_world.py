@@ -58,6 +58,24 @@ def test_events_happen_in_the_order_of_time_then_class_then_sequence() -> None:
     assert seen[-1] == "late"
 
 
+def test_what_must_wait_for_the_end_of_an_event_comes_before_the_next() -> None:
+    line, seen = Timeline(), list[str]()
+
+    def event() -> None:
+        line.afterwards(lambda: seen.append("after"))
+        line.afterwards(lambda: line.afterwards(lambda: seen.append("last")))
+        seen.append("event")
+
+    line.at(10, event, "a")
+    line.at(10, lambda: seen.append("next"), "b")
+    line.run(15, stop=lambda: "last" in seen)
+    assert seen == ["event", "after", "last"]
+    line.run(15)
+    line.afterwards(lambda: seen.append("outside of any event"))
+    line.run(15)
+    assert seen[3:] == ["next", "outside of any event"]
+
+
 def test_an_unknown_kind_of_event_raises() -> None:
     with pytest.raises(WorldError, match="unknown event kind 'tea'"):
         Timeline().schedule(5, "tea")

@@ -56,6 +56,8 @@ class KraftCampaign(Campaign):
         draws = Draws.parsed(self.system_options)
         if draws.shells and self.workload == PRODUCE:
             raise OptionError("-w produce needs brokers that store records; leave --shells out")
+        if draws.brokers == 0 and self.workload == PRODUCE:
+            raise OptionError("-w produce needs brokers; leave --brokers 0 out")
         name = _workload(seed, draws) if self.workload == ALL else self.workload
         threads, rate = _load(find(name), seed)
         return RunOptions(
@@ -160,9 +162,9 @@ def _growth(seed: int, cuts: bool, others: list[Fault]) -> list[Fault]:
 
 def _workload(seed: int, draws: Draws) -> str:
     """Return the workload of a campaign of all: in one run of six that of records, in five of six
-    if brokers must store records, and never in shells, where they cannot."""
+    if brokers must store records, and never without brokers or in shells, where they cannot."""
     chosen = (draw_below(PRODUCE_SHARE, seed, "produce") == 0) is not (draws.records is True)
-    if chosen and not draws.shells:
+    if chosen and not draws.shells and draws.brokers != 0:
         return PRODUCE
     others = [name for name in drawn() if name != PRODUCE]
     return others[seed % len(others)]

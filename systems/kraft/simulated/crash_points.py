@@ -3,7 +3,9 @@
 A cut, a deletion, a new beginning of a log, and the removal of a replica change several files. A
 process may die after any of these changes, and the power of its host may fail then. Faults come too
 seldom to meet each of these points. So some of the operations are carried out on a copy of the
-files first, up to each change in turn, and the copy is opened as a start would open it.
+files, up to each change in turn, and the copy is opened as a start would open it. The files are
+copied before the operation; the rehearsal waits until the event of the run is over. So an error of
+the rehearsal can never be taken for one of the node.
 
 Operations on several segments are rare. Since a copy suffers no harm, each kind is also invented
 once for a log that has become long enough, with a drawn offset.
@@ -11,7 +13,10 @@ once for a log that has become long enough, with a drawn offset.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -34,6 +39,7 @@ from kraftwreck.simulation.disk import ROOT
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.filesystem import Crash, Filesystem
 from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.timeline import WorldError
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 from kraftwreck.systems.kraft.simulated.record_logs import name_of
@@ -53,7 +59,7 @@ MOST_CHANGES: Final = 60
 """More changes of files than any of these operations makes."""
 
 _CHECKPOINTS: Final = (HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS)
-_REFUSALS: Final = (LogCorruptError, OSError, ValueError)
+_REFUSALS: Final = (LogCorruptError, OSError, ValueError, KeyError)
 """Errors of logs whose files are not as they must be."""
 
 _NEW_TOPIC: Final = bytes(15) + b"\x01"
@@ -66,6 +72,18 @@ class Content(NamedTuple):
     end: int
     durable: int
     batches: tuple[Batch, ...]
+
+
+class RefusedError(Exception):
+    """The code of the nodes refuses a log. Any other error is the rehearsal's own."""
+
+
+@contextmanager
+def _code_of_nodes() -> Iterator[None]:
+    try:
+        yield
+    except _REFUSALS as error:
+        raise RefusedError(repr(error) if isinstance(error, KeyError) else str(error)) from error
 
 
 class Copies:
@@ -90,21 +108,27 @@ class Copies:
         orderly: bool = False,
         elsewhere: Elsewhere = at_once,
     ) -> PartitionFiles:
-        """Open the log of ``key`` (None: the partition's own), as after a crash by default."""
-        logs = PartitionFiles(
-            ROOT, lambda _: self._name, LogSettings(), files, orderly=orderly, elsewhere=elsewhere
-        )
-        events = logs.carry_out(data.OpenLog(key or self.key))
+        """Open the log of ``key`` (None: the partition's own), as after a crash by default.
+
+        Raises RefusedError.
+        """
+        name, settings = self._name, LogSettings()
+        with _code_of_nodes():
+            logs = PartitionFiles(
+                ROOT, lambda _: name, settings, files, orderly=orderly, elsewhere=elsewhere
+            )
+            events = logs.carry_out(data.OpenLog(key or self.key))
         assert isinstance(events[0], LogOpened)
         return logs
 
     def content(
         self, files: Filesystem, key: PartitionKey | None = None, *, orderly: bool = False
     ) -> Content:
-        """Return what a start finds. Raises what a start raises."""
+        """Return what a start finds. Raises RefusedError."""
         logs = self.open(files, key, orderly=orderly)
-        start, batches = logs.content(key or self.key)
-        opened = logs.carry_out(data.OpenLog(key or self.key))[0]
+        with _code_of_nodes():
+            start, batches = logs.content(key or self.key)
+            opened = logs.carry_out(data.OpenLog(key or self.key))[0]
         assert isinstance(opened, LogOpened)
         return Content(start, opened.end_offset, opened.durable_end, tuple(batches))
 
@@ -118,15 +142,9 @@ class CrashPoints:
         self._left = dict.fromkeys(KINDS, EACH)
         self._names: dict[bytes, str] = {}
         """The names of topics whose logs were opened: a deleted one has none any longer."""
-        for host in world.hosts:
-            self._watch(host)
-        world.on_wipe.append(self._watch)
         self._invents = True
+        world.on_write.append(self._on_write)
         world.on_caused.append(self._on_caused)
-
-    def _watch(self, host: Host) -> None:
-        if isinstance(host.disk, DataDisk):
-            host.disk.rehearse = lambda effect: self._rehearse(host, effect)
 
     @rule(
         "F10",
@@ -137,12 +155,11 @@ class CrashPoints:
         "a stop in good order no loss of power takes anything.",
         simulated=True,
     )
-    def _rehearse(self, host: Host, effect: Any) -> None:
+    def _on_write(self, host: Host, effect: Any) -> None:
         kind, disk = type(effect), host.disk
-        assert isinstance(disk, DataDisk)
-        if kind is data.OpenLog:
+        if kind is data.OpenLog and isinstance(disk, DataDisk):
             self._names[effect.key[0]] = disk.name_of(effect.key[0])
-        if self._left.get(kind, 0) == 0:
+        if self._left.get(kind, 0) == 0 or not isinstance(disk, DataDisk):
             return
         key = effect.key
         name = self._names.get(key[0])
@@ -152,7 +169,8 @@ class CrashPoints:
         if len(segments) < 2 and kind is data.Truncate:
             return
         self._left[kind] -= 1
-        self._carry_out(host, effect, name)
+        copies = Copies(disk.files, name, key)
+        self._rehearse(host, copies, effect, draw(self._world.now, "rehearsal", host.id))
 
     def _on_caused(self, host: Host, event: Any) -> None:
         """Invent operations on the first log that has enough full segments."""
@@ -168,28 +186,28 @@ class CrashPoints:
         self._invents = False
         chosen = draw(self._world.now, "invented", host.id)
         early = bases[1] - chosen % 2
+        copies = Copies(disk.files, name, key)
         for effect in (
             data.Truncate(key, early),
             data.DeleteUpTo(key, bases[-1] - chosen % 2),
             data.StartAt(key, event.end_offset + chosen % 3),
             data.RemoveLog(key),
         ):
-            self._carry_out(host, effect, name)
-        for what in stopped(Copies(disk.files, name, key), chosen):
-            self._failures.add("F10", self._world.now, f"{host.name}: {name_of(key)}, {what}")
+            self._rehearse(host, copies, effect, draw(self._world.now, "rehearsal", host.id))
+        what = f"{host.name}: {name_of(key)}"
+        self._world.afterwards(partial(self._judge, what, stopped(copies, chosen), None))
 
-    def _carry_out(self, host: Host, effect: Any, name: str) -> None:
-        disk, key, kind = host.disk, effect.key, type(effect)
-        assert isinstance(disk, DataDisk)
-        copies = Copies(disk.files, name, key)
-        seed = draw(self._world.now, "rehearsal", host.id)
-        for what in found(copies, effect, seed):
-            self._failures.add(
-                "F10",
-                self._world.now,
-                f"{host.name}: {kind.__name__} of {name_of(key)}, {what}",
-            )
-            return
+    def _rehearse(self, host: Host, copies: Copies, effect: Any, seed: int) -> None:
+        what = f"{host.name}: {type(effect).__name__} of {name_of(copies.key)}"
+        self._world.afterwards(partial(self._judge, what, found(copies, effect, seed), 1))
+
+    def _judge(self, what: str, wrong: Iterable[str], most: int | None) -> None:
+        """Carry the rehearsal out; report the first ``most`` faults (None: all)."""
+        try:
+            for each in islice(wrong, most):
+                self._failures.add("F10", self._world.now, f"{what}, {each}")
+        except Exception as error:
+            raise WorldError(f"the rehearsal failed of {what}: {error!r}") from error
 
 
 def _is_unclear(disk: DataDisk, key: PartitionKey) -> bool:
@@ -211,9 +229,11 @@ def found(copies: Copies, effect: Any, seed: int) -> Iterator[str]:
         before = after = copies.content(copies.copy())
         if not isinstance(effect, data.RemoveLog):
             files = copies.copy()
-            copies.open(files).carry_out(effect)
+            logs = copies.open(files)
+            with _code_of_nodes():
+                logs.carry_out(effect)
             after = copies.content(files)
-    except _REFUSALS as error:
+    except RefusedError as error:
         yield f"after a start it is impossible: {error}"
         return
     if not isinstance(effect, data.RemoveLog):
@@ -224,9 +244,10 @@ def found(copies: Copies, effect: Any, seed: int) -> Iterator[str]:
         files.crash_after(changes, draw(seed, changes, "torn"))
         died = True
         try:
-            logs.carry_out(effect)
+            with _code_of_nodes():
+                logs.carry_out(effect)
             died = False
-        except Crash:
+        except (Crash, RefusedError):
             pass
         files.process_ended()
         alone = files.copy_of(dict.fromkeys(files.directories))
@@ -237,7 +258,7 @@ def found(copies: Copies, effect: Any, seed: int) -> Iterator[str]:
             where += " and a loss of power" if power else ""
             try:
                 wrong = _judge(copies, survivor, effect, before, after, died=died, power=power)
-            except _REFUSALS as error:
+            except RefusedError as error:
                 wrong = f"a start refuses: {error}"
             if wrong:
                 yield f"{where}: {wrong}"
@@ -263,19 +284,24 @@ def stopped(copies: Copies, seed: int) -> Iterator[str]:
     """
     for removes in (False, True):
         files, elsewhere = copies.copy(), _Elsewhere()
-        logs = copies.open(files, elsewhere=elsewhere)
-        start, batches = logs.content(copies.key)
-        elsewhere.waits = True
-        if removes:
-            logs.carry_out(data.RemoveLog(copies.key))
-        orderly = logs.close()
+        try:
+            logs = copies.open(files, elsewhere=elsewhere)
+            with _code_of_nodes():
+                start, batches = logs.content(copies.key)
+                elsewhere.waits = True
+                if removes:
+                    logs.carry_out(data.RemoveLog(copies.key))
+                orderly = logs.close()
+        except RefusedError as error:
+            yield f"a stop in good order is impossible: {error}"
+            return
         files.process_ended()
         files.lose_power(seed)
         if not orderly:
             continue  # The next start trusts nothing.
         try:
             now = copies.content(files, orderly=True)
-        except _REFUSALS as error:
+        except RefusedError as error:
             yield f"a start refuses what a stop in good order and a loss of power left: {error}"
             continue
         if (now.start, list(now.batches)) != (start, batches):

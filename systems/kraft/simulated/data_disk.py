@@ -54,8 +54,7 @@ class DataDisk(Disk):
     ``name_of`` returns the name of a topic id; the process that runs sets it. ``epoch`` is the
     broker epoch that a clean stop left for the process that runs, -1 if there was none. ``losses``
     counts losses of power and of unsynced contents. ``interrupted`` are the partitions with an
-    operation that a kill interrupted, or that failed. ``rehearse`` gets each effect on a partition
-    before it is carried out.
+    operation that a kill interrupted, or that failed.
     """
 
     __slots__ = (
@@ -67,7 +66,6 @@ class DataDisk(Disk):
         "interrupted",
         "losses",
         "name_of",
-        "rehearse",
     )
 
     def __init__(self, directory: bytes, *, settings: LogSettings, segment_bytes: int,
@@ -77,7 +75,6 @@ class DataDisk(Disk):
         self.epoch = clean_shutdown.UNCLEAN
         self.losses = 0
         self.interrupted: set[PartitionKey] = set()
-        self.rehearse: Callable[[Any], None] | None = None
         self._settings = settings
         self._logs: PartitionFiles | None = None
         self._caused: list[Any] = []
@@ -94,8 +91,6 @@ class DataDisk(Disk):
         if type(effect) not in MOST_STEPS:
             super().write(effect)
             return
-        if self.rehearse is not None:
-            self.rehearse(effect)
         self._carried = effect
         with self._failing(effect):
             self._caused.extend(self.logs.carry_out(effect))

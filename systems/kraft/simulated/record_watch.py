@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.metadata.eligibility import elr_enabled
+from kraftwreck.nodes.metadata.image_values import ImageView
 from kraftwreck.nodes.metadata.image_values import Partition as Placed
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.replication import effects as data
@@ -102,6 +103,7 @@ class RecordWatch:
         self._topics: dict[PartitionKey, _Topic] = {}
         self._seen: dict[tuple[int, PartitionKey], _Seen] = {}
         self._hosts = {host.id: host for host in world.hosts}
+        self._image: ImageView | None = None
         self.watches = any(isinstance(host.disk, DataDisk) for host in world.hosts)
         if self.watches:
             world.on_emit.append(self._on_emit)
@@ -150,6 +152,8 @@ class RecordWatch:
 
     def _on_emit(self, host: Host) -> None:
         replicas, node = replicas_on(host), host.node
+        if isinstance(node, Node):
+            self._applied(node.image.stable)
         if not replicas:
             return
         assert isinstance(node, Node)
@@ -375,9 +379,15 @@ class RecordWatch:
 
     def _newest(self, key: PartitionKey) -> Placed | None:
         """Return a partition in the newest committed metadata."""
-        nodes = [host.node for host in self._hosts.values()]
-        images = [node.image.stable for node in nodes if isinstance(node, Node)]
-        return max(images, key=lambda image: image.last_offset).partitions.get(key)
+        for host in self._hosts.values():
+            if isinstance(host.node, Node):
+                self._applied(host.node.image.stable)
+        return None if self._image is None else self._image.partitions.get(key)
+
+    def _applied(self, image: ImageView) -> None:
+        """Keep the newest image. Its process may die before another one has as much."""
+        if self._image is None or image.last_offset > self._image.last_offset:
+            self._image = image
 
     def _agrees(self, where: str, partition: Partition, expected: RecordLog) -> None:
         """D2: the batches below the high watermark are the committed ones."""

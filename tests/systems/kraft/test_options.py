@@ -47,3 +47,11 @@ def test_nodes_in_shells_store_no_records() -> None:
         shells.options(1)
     all_workloads = replace(shells, workload=ALL)
     assert all(all_workloads.options(seed).workload != PRODUCE for seed in range(60))
+
+
+def test_without_brokers_nothing_is_produced() -> None:
+    lonely = KraftCampaign(system="kraft", workload=PRODUCE, system_options=("brokers=0",))
+    with pytest.raises(OptionError, match="-w produce needs brokers; leave --brokers 0 out"):
+        lonely.options(1)
+    all_workloads = replace(lonely, workload=ALL)
+    assert all(all_workloads.options(seed).workload != PRODUCE for seed in range(60))
