@@ -27,7 +27,8 @@ class WorldKnobs(msgspec.Struct, kw_only=True, frozen=True):
     percent, that a kill also loses unflushed data. ``flip`` is the chance, in per mille, that a
     message which can be damaged arrives damaged. ``slow_disk`` is the id of a node whose fsync
     takes ``slow_factor`` times longer, 0 for none. ``late_work`` is the chance, in percent, that a
-    piece of work beside a process takes up to a second.
+    piece of work beside a process takes up to a second. A core that wants its next step at once
+    gets it after ``step_time``: long work, a piece in each step, takes that long for each.
     """
 
     latency_min: int = 200
@@ -37,6 +38,7 @@ class WorldKnobs(msgspec.Struct, kw_only=True, frozen=True):
     slow_disk: int = 0
     slow_factor: int = 1
     late_work: int = 0
+    step_time: int = 1_000
     request_timeout: int = 2_000_000
     power_loss: int = 0
     retransmit: int = 50
@@ -106,6 +108,7 @@ def draw_world(seed: int, nodes: int) -> WorldKnobs:
         slow_disk=slow,
         slow_factor=pick([4, 10], seed, "slow-factor") if slow else 1,
         late_work=pick([0, 0, 10, 30], seed, "late-work"),
+        step_time=pick([1_000, 1_000, 1_000, 10_000], seed, "step-time"),
         # A host that has just started shows a monotonic clock near 0, and wall clocks may differ
         # by more than a day if they are not maintained.
         mono_spread=pick([10_000_000_000, 10_000_000_000, 1_000], seed, "mono"),

@@ -341,15 +341,18 @@ class World(Timeline):
             self._step(host, waiting.popleft())
         self._arm(host)
 
-    def _arm(self, host: Host, soonest: int = 0) -> None:
-        """Schedule a Tick at the node's deadline (or earlier), ``soonest`` µs from now."""
+    def _arm(self, host: Host, *, ticked: bool = False) -> None:
+        """Schedule a Tick at the node's deadline (or earlier); after a Tick, a moment from now."""
         if host.node is None or host.paused or host.busy is not None:
             return
         clock, deadline = host.clock, host.node.deadline
         wake = deadline - clock.mono_offset if clock.steady else clock.due(deadline)
         host.wake = wake
         if host.timer < 0 or wake < host.timer:
-            host.timer = max(wake, self.now + soonest)
+            pause = 0
+            if ticked:
+                pause = self.knobs.step_time if wake <= self.now else _AT_ONCE
+            host.timer = max(wake, self.now + pause)
             self.schedule(host.timer, "timer", host, host.life)
 
     def _on_timer(self, host: Host, life: int, _c: Any) -> None:
@@ -365,7 +368,7 @@ class World(Timeline):
             return
         self.fact(f"tick {host.id}")
         self._step(host, Tick())
-        self._arm(host, _AT_ONCE)
+        self._arm(host, ticked=True)
         host.stuck = host.stuck + 1 if host.wake <= self.now else 0
         if host.stuck > _BUSY_LOOP and host.node is not None:
             self._die(host, FatalError(f"{_BUSY_LOOP} ticks, each at once: a busy loop"))

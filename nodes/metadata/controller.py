@@ -119,6 +119,11 @@ class Controller:
         return self._claimed != NOT_CLAIMED
 
     @property
+    def sessions(self) -> Sessions:
+        """The sessions of brokers, which count while this is the active controller."""
+        return self._sessions
+
+    @property
     def deadline(self) -> int:
         """The time at which the next :meth:`tick` is due; a far future if none is."""
         due = self._next_tick() if self._touched else self._tick_at

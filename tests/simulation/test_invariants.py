@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from kraftwreck.nodes.consensus.effects import (
     TruncateLog,
 )
 from kraftwreck.nodes.consensus.kraft.messages import FetchSnapshotRequest
+from kraftwreck.nodes.metadata.image import MetadataImage
+from kraftwreck.nodes.node import Node
 from kraftwreck.simulation.disk import Disk
 from kraftwreck.systems.kraft.simulated.binding import disk_of
 from tests.simulation.watched import Watched, batch, snapshot
@@ -261,3 +264,21 @@ def test_the_page_lists_the_rules_that_only_a_simulator_judges() -> None:
     rows = simulated()
     assert [row.split(" | ")[0] for row in rows[2:]] == [f"| F{n}" for n in range(1, 11)]
     assert "\n".join(rows) in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("reached", "right", "broken"), [(3, False, True), (3, True, False), (2, False, False)]
+)
+def test_a_snapshot_that_was_made_while_the_log_grew_is_read(
+    reached: int, right: bool, broken: bool
+) -> None:
+    """It has no records; the snapshot ends at 3."""
+    run = Watched()
+    run.commit(1, 2, 3, upto=4)
+    run.make(1, 3)
+    node = Node.__new__(Node)
+    image: Any = SimpleNamespace(stable_offset=reached)
+    node.image = image
+    run.host(1).node = node
+    run.told(1, 3, hw=4, digest=MetadataImage().digest() if right else "f" * 32)
+    assert ("I19" in run.found) is broken

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from kraftwreck.simulation.fence import FenceError, fence
 from kraftwreck.simulation.timeline import Timeline, WorldError
 from kraftwreck.systems.kraft.simulated.binding import disk_of, left_epoch
 from kraftwreck.systems.kraft.simulated.knobs import Knobs, draw_knobs
+from tests.simulation.watched import Watched
 
 ROOT = Path(__file__).resolve().parents[2]
 MS = 1_000
@@ -433,6 +435,17 @@ def test_a_disk_cuts_and_flushes_at_batch_boundaries_only() -> None:
         disk.apply(TruncateLog(7))
 
 
+@pytest.mark.parametrize(("deadline", "next_step"), [(0, 10_000), (1_500, 1_500), (500, 1_000)])
+def test_each_step_of_long_work_takes_its_time(deadline: int, next_step: int) -> None:
+    """A tick is never sooner than a millisecond after the last one."""
+    run = Watched(Knobs(step_time=10_000))
+    host = run.host(1)
+    core: Any = SimpleNamespace(deadline=host.clock.mono(run.world.now) + deadline)
+    host.node = core
+    run.world._arm(host, ticked=True)
+    assert host.timer == run.world.now + next_step
+
+
 def test_knobs_come_from_the_seed_and_leave_many_runs_with_defaults() -> None:
     assert draw_knobs(4, 5) == draw_knobs(4, 5)
     drawn = [draw_knobs(seed, 5) for seed in range(200)]
@@ -454,7 +467,11 @@ def test_kinds_of_clusters_come_from_the_seed_unless_they_are_given() -> None:
     assert sessions == {1_000, 3_000, 6_000}
     assert {knobs.first_voters for knobs in mixed} == {3, 5}
     assert 0 < sum(knobs.auto_join for knobs in mixed) < 60
-    assert not any(knobs.auto_join for knobs in mixed if not knobs.dynamic)
+    assert not any(knobs.auto_join or knobs.moved for knobs in mixed if not knobs.dynamic)
+    assert 30 < sum(knobs.moved for knobs in mixed) < 80
+    assert {knobs.step_time for knobs in mixed} == {1_000, 10_000}
+    levels = {knobs.metadata_version for knobs in mixed if not knobs.records}
+    assert levels == {22, 25}
     assert 100 < sum("snapshot_bytes" in knobs.node for knobs in mixed) < 190
     plain = [draw_knobs(seed, 5) for seed in range(50)]
     assert not any(knobs.dynamic or knobs.brokers for knobs in plain)

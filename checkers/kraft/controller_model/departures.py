@@ -138,7 +138,11 @@ class Departures:
         return [_Claim(t, e.leo) for e in events if (t := evidence.moment(e)) is not None]
 
     def _began(self, broker_id: int, epoch: int, end: int) -> int | None:
-        """Return the end of the batch that began the shutdown in force in the state ``end``."""
+        """Return the end of the batch that began the shutdown in force in the state ``end``.
+
+        A broker that was fenced meanwhile, and unfenced by a late heartbeat, still shuts down: it
+        may neither lead nor join an ISR, and all that know the beginning know that.
+        """
         began = None
         versions = self._history.brokers.get(broker_id)
         for at, before, after in versions.since(-1, end) if versions else ():
@@ -175,4 +179,4 @@ class Departures:
 
 
 def _is_stopping(broker: Broker | None, epoch: int) -> bool:
-    return broker is not None and broker.epoch == epoch and broker.stopping and not broker.fenced
+    return broker is not None and broker.epoch == epoch and broker.stopping

@@ -276,11 +276,7 @@ def voters_change_one_at_a_time(quorum: Quorum, replica: Replica, event: TraceEv
         found.append(f"{told} and left none.")
     if len(changed) > 1:
         found.append(f"{told} by more than one: from {sorted(before)} to {sorted(now)}.")
-    if replica.voters_offset >= max(event.hw, 0):
-        found.append(
-            f"{told} while those of offset {replica.voters_offset} were not committed (high "
-            f"watermark {event.hw})."
-        )
+    found += _beside_uncommitted(replica, event)
     if replica.epoch_start_of == event.epoch and event.hw <= replica.epoch_start:
         found.append(f"{told} before anything of its epoch {event.epoch} was committed.")
     asked = quorum.voter_requests
@@ -291,3 +287,19 @@ def voters_change_one_at_a_time(quorum: Quorum, replica: Replica, event: TraceEv
             if (replica.name, voter, disk, now.get(voter) == disk) not in asked
         ]
     return found
+
+
+@rule("I26", on=("voter-update",))
+def voters_are_updated_one_at_a_time(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
+    """New endpoints of a voter are a change, too, except in the first records of an epoch."""
+    begun = replica.epoch_start_of == event.epoch and event.hw > replica.epoch_start
+    return _beside_uncommitted(replica, event) if begun else None
+
+
+def _beside_uncommitted(replica: Replica, event: TraceEvent) -> list[str]:
+    if replica.voters_offset < max(event.hw, 0):
+        return []
+    return [
+        f"{replica.name} changed the voters at offset {event.detail['offset']} while those of "
+        f"offset {replica.voters_offset} were not committed (high watermark {event.hw})."
+    ]

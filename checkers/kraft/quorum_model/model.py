@@ -377,6 +377,8 @@ class QuorumModel(Quorum):
             if before != now:
                 self.voter_changes += 1
                 self._judge("voter-change", replica, event)
+            else:
+                self._judge("voter-update", replica, event)
         replica.voters = voters_in(event)
         replica.voters_offset, replica.level = offset, detail["kraft_version"]
 

@@ -29,6 +29,8 @@ from kraftwreck.systems.kraft.simulated.knobs import Knobs
 
 CLUSTER_ID = "a3JhZnR3cmVjay1zaW0tMQ"
 CONTROLLER_PORT = 9093
+OLD_PORT = 19093
+"""The port of controllers before a change of their listeners."""
 BROKER_PORT = 9092
 BROKER_LISTENER = "PLAINTEXT"
 INDEX_INTERVAL = 200
@@ -90,12 +92,16 @@ class SimulatedCluster:
         mode, options = Mode.STATIC, dict[str, Any]()
         if node_id in self.first_voters and first:
             mode = Mode.INITIAL_CONTROLLERS
+            port = OLD_PORT if self.knobs.moved else CONTROLLER_PORT
             options["voters"] = [
-                InitialVoter(i, self._endpoints[i], self.directory(i)) for i in self.first_voters
+                InitialVoter(i, Endpoint(self._endpoints[i].host, port), self.directory(i))
+                for i in self.first_voters
             ]
-            options["metadata_version"] = DEFAULT_METADATA_VERSION
+            options["metadata_version"] = self.knobs.metadata_version
         elif self.knobs.dynamic:
             mode = Mode.NO_INITIAL_CONTROLLERS
+        elif self.knobs.metadata_version != DEFAULT_METADATA_VERSION:
+            options["metadata_version"] = self.knobs.metadata_version
         directory = self.directory(node_id)
         format_directory(ROOT, CLUSTER_ID, node_id, directory, mode=mode, media=files, **options)
         knobs = self.knobs

@@ -42,6 +42,7 @@ from kraftwreck.systems.kraft.simulated.deletion_watch import DeletionWatch
 from kraftwreck.systems.kraft.simulated.divergence_watch import DivergenceWatch
 from kraftwreck.systems.kraft.simulated.durable_logs import DurableLogs
 from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
+from kraftwreck.systems.kraft.simulated.history_watch import HistoryWatch
 from kraftwreck.systems.kraft.simulated.leader_counts import LeaderCounts
 from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
@@ -55,6 +56,7 @@ from kraftwreck.systems.kraft.simulated.replica_states import ReplicaStates
 from kraftwreck.systems.kraft.simulated.replica_watch import ReplicaWatch
 from kraftwreck.systems.kraft.simulated.request_watch import RequestWatch
 from kraftwreck.systems.kraft.simulated.service_watch import ServiceWatch
+from kraftwreck.systems.kraft.simulated.session_watch import SessionWatch
 from kraftwreck.systems.kraft.simulated.snapshot_watch import SnapshotWatch
 from kraftwreck.systems.kraft.simulated.step_logs import StepLogs
 from kraftwreck.systems.kraft.simulated.storm_watch import StormWatch
@@ -90,6 +92,8 @@ class Invariants:
         self.announcements = AnnouncementWatch(world, self.failures, self.voters)
         self.counts = LeaderCounts(world, self.failures, self.voters)
         DivergenceWatch(world, self.failures)
+        HistoryWatch(world, self.failures)
+        SessionWatch(world, self.failures)
         self.answers = AnswerWatch(world, self.failures)
         self.service = ServiceWatch(world, self.failures)
         self.records = RecordWatch(world, self.failures)

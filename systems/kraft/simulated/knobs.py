@@ -15,9 +15,13 @@ import msgspec
 
 from kraftwreck.harness.capabilities import MEMBERSHIP
 from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.log.format import DEFAULT_METADATA_VERSION
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.simulation.knobs import WorldKnobs, draw_world, pick
 from kraftwreck.systems.kraft.options import DYNAMIC, MOST_BROKERS, Quorum
+
+BEFORE_ELR = 22
+"""The level of metadata.version before eligible leader replicas (4.0-IV0)."""
 
 
 class Knobs(WorldKnobs, kw_only=True, frozen=True):
@@ -28,10 +32,12 @@ class Knobs(WorldKnobs, kw_only=True, frozen=True):
     through the bytes of the protocol; ``flip`` damages answers with records. ``defects`` is the
     number of controller operations that fail as if their code were wrong. ``segment_bytes`` is the
     size of the log's files. ``short_writes`` is the chance, in percent, that a write to a file
-    takes only some of its bytes.
+    takes only some of its bytes. The disks are formatted with the level ``metadata_version``.
 
     With ``dynamic`` (KIP-853) the first ``first_voters`` controllers vote, and the others may be
     added, or with ``auto_join`` add themselves. Otherwise all controllers are configured voters.
+    With ``moved`` the ports in the first voters record are those of before a change of listeners,
+    which each voter reports to the leader (KIP-853).
     The ``upgrade``-th controller that claims its role, and later ones, then get a request to raise
     kraft.version (0: none does). ``brokers`` are hosts beside the controllers that only observe;
     with ``through_brokers`` clients send writes to them. With ``records`` the brokers have a data
@@ -43,8 +49,10 @@ class Knobs(WorldKnobs, kw_only=True, frozen=True):
     defects: int = 0
     segment_bytes: int = 1 << 30
     short_writes: int = 0
+    metadata_version: int = DEFAULT_METADATA_VERSION
     dynamic: bool = False
     first_voters: int = 0
+    moved: bool = False
     auto_join: bool = False
     upgrade: int = 0
     brokers: int = 0
@@ -154,7 +162,11 @@ def draw_knobs(
         defects=pick([0, 0, 0, 0, 1, 3], seed, "defects"),
         segment_bytes=pick([1 << 30, 1, 1_000, 4_000], seed, "segment-bytes"),
         short_writes=pick([0, 0, 2, 20], seed, "short-writes"),
+        metadata_version=DEFAULT_METADATA_VERSION
+        if hosts and stores
+        else pick([DEFAULT_METADATA_VERSION] * 3 + [BEFORE_ELR], seed, "metadata-version"),
         dynamic=dynamic,
+        moved=dynamic and draw_below(2, seed, "knob", "moved") == 0,
         first_voters=pick([nodes, nodes, fewest], seed, "first-voters") if dynamic else nodes,
         upgrade=0 if dynamic else pick([0, 0, 0, 1, 1, 2, 3, 4], seed, "upgrade"),
         auto_join=dynamic and draw_below(3, seed, "knob", "auto-join") == 0,
@@ -222,5 +234,5 @@ def _draw_snapshots(seed: int) -> dict[str, int]:
         "retention_bytes": pick([1, 1, 4_000, 100 << 20], seed, "retention"),
         "clean_interval_ms": pick([200, 500, 2_000], seed, "clean-interval"),
         "fetch_snapshot_max_bytes": pick([1 << 20, 200, 500, 2_000], seed, "snapshot-piece"),
-        "snapshot_piece_records": pick([500, 500, 20, 3], seed, "snapshot-records"),
+        "snapshot_piece_records": pick([500, 20, 3, 1], seed, "snapshot-records"),
     }

@@ -1,8 +1,8 @@
 """Watches the files of snapshots, and the logs beside them.
 
 I19: a fetched snapshot was made by some node, and is fetched piece by piece from one leader of one
-epoch. I20: the file is whole. I21: a log that does not begin at 0 begins at or below the end of a
-snapshot.
+epoch. One that was made while the log grew has the content of its image when it began. I20: the
+file is whole. I21: a log that does not begin at 0 begins at or below the end of a snapshot.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ import hashlib
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import CleanLog, FinishSnapshot, InstallSnapshot
 from kraftwreck.nodes.consensus.kraft.messages import FetchSnapshotRequest
-from kraftwreck.nodes.log.snapshots import SnapshotCorruptError, snapshot_name, verify
+from kraftwreck.nodes.log.snapshots import (
+    SnapshotCorruptError,
+    data_records,
+    snapshot_name,
+    verify,
+)
+from kraftwreck.nodes.metadata.image import MetadataImage
+from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.protocol.records import decode_record
 from kraftwreck.simulation.disk_index import SnapshotId
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
@@ -126,6 +134,23 @@ class SnapshotWatch:
         self._settle(host)
         if name not in disk_of(host).snapshots:
             self._fail("I20", f"{event.node} reported the missing snapshot {name}", event)
+            return
+        node = host.node
+        if isinstance(node, Node) and node.image.stable_offset >= name[0]:
+            # The image has changed while the snapshot was made, a piece at a time.
+            self._judge_content(host, name, event)
+
+    def _judge_content(self, host: Host, name: SnapshotId, event: TraceEvent) -> None:
+        records = list(map(decode_record, data_records(disk_of(host).snapshots[name])))
+        image = MetadataImage(indexed=False)
+        image.commit(len(records), 0, [(kind, fields) for kind, _, fields in records])
+        if image.digest() != event.detail["digest"]:
+            self._fail(
+                "I19",
+                f"{event.node} has made a snapshot {name} of an image with digest"
+                f" {event.detail['digest']}; its {len(records)} records give {image.digest()}",
+                event,
+            )
 
     def _fail(self, kind: str, explanation: str, *events: TraceEvent) -> None:
         self._failures.add(kind, self._world.now, explanation, *events)

@@ -42,13 +42,15 @@ class Reach(NamedTuple):
 @dataclass(slots=True)
 class _Process:
     """A broker process: how many steps had effects, what it led after the last one and the last
-    but one, and after how many steps each open request was handled."""
+    but one, and after how many steps each open request was handled. ``epochs`` are the leader
+    epochs in which it handled each open produce of one batch."""
 
     life: int
     steps: int = 0
     before: dict[PartitionKey, Reach] = field(default_factory=dict)
     now: dict[PartitionKey, Reach] = field(default_factory=dict)
     handled: dict[int, int] = field(default_factory=dict)
+    epochs: dict[int, int] = field(default_factory=dict)
 
 
 class WaitWatch:
@@ -73,6 +75,10 @@ class WaitWatch:
         if type(event) is FetchReceived or type(event) is ProduceReceived:
             process = self._of(host)
             process.handled[event.token] = process.steps
+            if type(event) is ProduceReceived and len(event.batches) == 1:
+                led = replicas_on(host).get(event.batches[0][0])
+                if led is not None and led.leading and led.log is not None:
+                    process.epochs[event.token] = led.assignment.leader_epoch
 
     def _on_emit(self, host: Host) -> None:
         replicas = replicas_on(host)
@@ -92,10 +98,11 @@ class WaitWatch:
             return
         process = self._of(host)
         handled = process.handled.pop(event.token, process.steps)
+        epoch = process.epochs.pop(event.token, -1)
         if process.steps - 1 <= handled:
             return  # It was answered by the step that handled it, or by the next one.
         if isinstance(event, ProduceReceived):
-            self._produced(host, process, event, effect)
+            self._produced(host, process, event, effect, epoch)
             return
         for part in event.parts:
             reach = process.before.get(part.key)
@@ -103,17 +110,25 @@ class WaitWatch:
                 what = f"a fetch at {part.offset}, and has records to {reach.end}"
                 self._fail(host, part.key, what)
 
-    def _produced(self, host: Host, process: _Process, event: ProduceReceived, effect: Any) -> None:
-        """Judge requests with one batch: others wait until all of them are replicated."""
+    def _produced(
+        self, host: Host, process: _Process, event: ProduceReceived, effect: Any, epoch: int
+    ) -> None:
+        """Judge requests with one batch: others wait until all of them are replicated.
+
+        A batch that had no room is never replicated, so its request must not wait either.
+        """
         if not isinstance(effect, out.ReplyProduce) or event.acks != ALL:
             return
         if len(event.batches) != 1 or len(effect.parts) != 1:
             return
         (key, batch), error = event.batches[0], effect.parts[0].error
         reach, end = process.before.get(key), self._end_of(host, key, batch)
-        ended = error in (errors.NONE, errors.REQUEST_TIMED_OUT)
-        if ended and reach is not None and end is not None and end <= reach.hw:
+        if reach is None or error not in (errors.NONE, errors.REQUEST_TIMED_OUT):
+            return
+        if end is not None and end <= reach.hw:
             self._fail(host, key, f"a produce up to {end}, committed to {reach.hw}")
+        elif end is None and error == errors.REQUEST_TIMED_OUT and reach.epoch == epoch:
+            self._fail(host, key, f"a produce that is not in its log, which ends at {reach.end}")
 
     def _end_of(self, host: Host, key: PartitionKey, batch: Batch) -> int | None:
         log = self._logs.of(host.id, key)

@@ -79,13 +79,13 @@ _LOOK_BACK: Final = 12
 _REMEMBERED: Final = 1 << 14
 _BROKER_OPS: Final = ("beat", "isr", "ids", "twin", "restart", "unregister")
 _OF_BROKERS: Final = {
-    "beat": 46,
+    "beat": 44,
     "isr": 22,
     "ids": 3,
     "twin": 2,
     "restart": 2,
     "unregister": 1,
-    "story": 3,
+    "story": 5,
 }
 _OF_OPERATORS: Final = {
     "create": 24,

@@ -55,7 +55,8 @@ class Phantom:
     of the processes before. ``previous`` is the epoch at which the process before stopped cleanly.
     ``offset`` is its metadata offset. A ``stopping`` process never changes its mind. ``quiet`` is
     the number of heartbeats that it still skips. The process of the epoch ``haunted``, which does
-    not know that it was replaced, sends them instead.
+    not know that it was replaced, sends them instead. With ``delayed`` a heartbeat that the process
+    sent before it was stopping arrives after them.
     """
 
     id: int
@@ -68,6 +69,7 @@ class Phantom:
     stopping: bool = False
     stopped: bool = False
     quiet: int = 0
+    delayed: bool = False
     haunted: int = NO_EPOCH
     old_epochs: list[int] = field(default_factory=list)
 
@@ -78,7 +80,7 @@ class Phantom:
         self.incarnation = incarnation
         self.previous = previous
         self.epoch, self.offset = NO_EPOCH, -1
-        self.stopping = self.stopped = False
+        self.stopping = self.stopped = self.delayed = False
         self.lives += 1
 
 
@@ -286,7 +288,9 @@ def live(
         else:
             phantom.offset = max(phantom.offset, offset)
             phantom.stopping |= stop
-            how, seen = yield from beat(client, phantom, fence=fence, stop=phantom.stopping)
+            stops = phantom.stopping and not phantom.delayed
+            how, seen = yield from beat(client, phantom, fence=fence, stop=stops)
+            phantom.delayed &= how != "ok"
         hows.append(how)
         reports.append(seen)
         if how == "info":

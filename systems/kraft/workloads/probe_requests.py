@@ -290,7 +290,7 @@ _BACK: Final = ((24, 2), (23, 2), (22, 2), (16, 2))
 def _features(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
     elr, metadata = "eligible.leader.replicas.version", "metadata.version"
     commit = "commit.mode.version"
-    updates = (
+    every = (
         [(elr, 1, 1)],
         [(elr, 1, 1)],
         [(elr, 0, 1)],
@@ -308,7 +308,10 @@ def _features(name: str, choose: Choose, client: ClientState, timeout_ms: int) -
         [(commit, 1, 1)],
         [(commit, 0, 2)],
         *([(metadata, *back)] for back in _BACK),
-    )[choose(20, "updates")]
+        # One level needs the other: both count as the request wants them, in any order.
+        *([(elr, 1, 1), (metadata, level, 1)][:: choose(2, "order") * 2 - 1] for level in (25, 23)),
+    )
+    updates = every[choose(len(every), "updates")]
     body = {
         "timeout_ms": timeout_ms,
         "feature_updates": [
@@ -357,7 +360,7 @@ def _described(name: str, choose: Choose, client: ClientState, timeout_ms: int) 
         topics, cursor = page
     body = {
         "topics": topics,
-        "response_partition_limit": (1, 3, 10, 2000)[choose(4, "limit")],
+        "response_partition_limit": (1, 3, 5, 2000)[choose(4, "limit")],
         "cursor": cursor,
     }
     return "DescribeTopicPartitions", 0, body

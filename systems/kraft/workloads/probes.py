@@ -8,9 +8,10 @@ is right (``checkers.kraft.controller_model``). Topics of probes begin with
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any, Final
 
-from kraftwreck.harness.client import Completion, Invocation
+from kraftwreck.harness.client import Answer, Call, Completion, Invocation
 from kraftwreck.histories.operation import Op
 from kraftwreck.nodes.draw import draw_below
 from kraftwreck.nodes.protocol import errors
@@ -30,6 +31,9 @@ NAMES: Final = 64
 
 HURRY_MS: Final = (1, 10, 40)
 """Short timeouts: less than a commit takes, or hardly more."""
+
+PAGES: Final = 4
+"""Further pages of a list that a client asks for at once."""
 
 _LONGEST: Final = 249
 
@@ -93,8 +97,8 @@ def ask(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
         ended.value = probe
         return ended
     if api == "DescribeTopicPartitions":
-        following = answer.response["next_cursor"]
-        client.memory["page"] = None if following is None else (body["topics"], following)
+        assert node is not None
+        yield from _turn_pages(client, node, body, answer.response["next_cursor"], timeout_ms)
     if probe["creates"] and codes == [errors.NONE]:
         known = client.memory.setdefault("asked", [])
         known.append(probe["name"])
@@ -106,6 +110,25 @@ def ask(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
             if "topic_id" in t
         }
     return Completion("ok", probe | {"codes": [error_name(c) for c in codes]}, node=node)
+
+
+def _turn_pages(
+    client: ClientState, node: str, body: Body, following: Body | None, timeout_ms: int
+) -> Generator[Call, Answer, None]:
+    """Ask for some of the next pages, and remember where the last one ended.
+
+    A list of many topics is read like this. Only a page that begins inside of a topic and holds
+    others shows that its cursor is right.
+    """
+    for _ in range(PAGES):
+        if following is None:
+            break
+        wanted = {**body, "cursor": following}
+        answer = yield kafka_call(node, "DescribeTopicPartitions", 0, wanted, timeout_ms)
+        if answer.status != "ok":
+            break
+        following = answer.response["next_cursor"]
+    client.memory["page"] = None if following is None else (body["topics"], following)
 
 
 def _codes(value: Any) -> list[int]:

@@ -44,6 +44,7 @@ WRONG: Final = (
     "stale-member",
     "not-leader",
     "stranger",
+    "twice",
 )
 """Proposals that must be refused, by their fault."""
 
@@ -187,6 +188,8 @@ def _members(
             return isr or [leader]
         case "stranger":
             return [*isr, max(replicas) + 1]
+        case "twice":
+            return [*isr, leader]
     return isr if leader in isr else [leader, *isr]
 
 

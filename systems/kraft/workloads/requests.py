@@ -17,7 +17,7 @@ class RequestsWorkload(PartitionsWorkload):
 
     name = "requests"
     about = "valid and malformed requests of every kind"
-    of_brokers: Mapping[str, int] = {"beat": 40, "isr": 6, "twin": 1, "restart": 1, "story": 3}
+    of_brokers: Mapping[str, int] = {"beat": 38, "isr": 6, "twin": 1, "restart": 1, "story": 5}
     of_operators: Mapping[str, int] = {
         "create": 7,
         "delete": 2,

@@ -50,6 +50,8 @@ TOPIC: Final = 2
 BROKER: Final = 4
 QUIET: Final = 14
 """Heartbeats that a broker skips: long enough for the controller's periodic tasks."""
+SHORT: Final = 4
+"""Heartbeats that last longer than a short session."""
 
 
 class _Stage:
@@ -235,6 +237,23 @@ def _halted(stage: _Stage) -> Steps:
     return ended or (yield from stage.depart(a, stop=True))
 
 
+def _late(stage: _Stage) -> Steps:
+    """Let the session of a leader end during its shutdown; then an older heartbeat arrives.
+
+    The leader is the last replica in sync, so the partition waits for it.
+    """
+    a, b, _ = stage.cast
+    ended = yield from stage.create([a, b][: 1 + stage.choose(2, "factor")])
+    ended = ended or (yield from stage.propose([a]))
+    if ended is None:
+        a.stopping = True
+        how, seen = yield from beat(stage.client, a, stop=True)
+        if how != "ok":
+            return Completion("info" if how == "info" else "fail", error=seen["error"])
+        a.quiet, a.delayed = (SHORT, QUIET)[stage.choose(2, "quiet")], True
+    return ended
+
+
 def _dropped(stage: _Stage) -> Steps:
     """Replace the only replica in sync by one that leaves the ISR below the minimum.
 
@@ -255,6 +274,7 @@ def _dropped(stage: _Stage) -> Steps:
 STORIES: Final[dict[str, Callable[[_Stage], Steps]]] = {
     "story-dropped": _dropped,
     "story-halted": _halted,
+    "story-late": _late,
     "story-partial": _partial,
     "story-shrunk": _shrunk,
     "story-stranded": _stranded,

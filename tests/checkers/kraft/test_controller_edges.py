@@ -488,3 +488,16 @@ def test_a_shutdown_is_judged_by_a_controller_that_claimed_before_its_answer(
     )
     found = Departures(evidence, history, SESSION, BLUR)._kept(asked)
     assert (found is not None) is judged
+
+
+def test_a_shutdown_lasts_while_its_broker_is_fenced_and_unfenced() -> None:
+    """A heartbeat of before the shutdown may unfence the broker, which still may not lead."""
+    history = history_of({3: BROKER})
+    stopping = BROKER._replace(stopping=True)
+    for end, broker in ((5, stopping), (8, stopping._replace(fenced=True)), (11, stopping)):
+        history.brokers[3].put(end, broker)
+    evidence: Any = SimpleNamespace(of=lambda _: [])
+    found = Departures(evidence, history, SESSION, BLUR)
+    assert [found._began(3, 7, end) for end in (4, 5, 8, 11)] == [None, 5, 5, 5]
+    history.brokers[3].put(14, BROKER._replace(epoch=9))
+    assert found._began(3, 9, 14) is None

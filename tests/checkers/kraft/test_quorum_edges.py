@@ -10,6 +10,7 @@ import pytest
 from kraftwreck.checkers.kraft.quorum_model.causes import Causes
 from kraftwreck.checkers.kraft.quorum_model.election_rules import (
     leader_has_a_majority,
+    voters_are_updated_one_at_a_time,
     voters_change_one_at_a_time,
 )
 from kraftwreck.checkers.kraft.quorum_model.log_chain import Election, LogChain
@@ -59,6 +60,19 @@ def test_voters_change_after_a_commit_beyond_the_epochs_start(hw: int, early: bo
     )
     leader = replica(voters_offset=2, epoch_start=10, epoch_start_of=3, level=1)
     found = voters_change_one_at_a_time(quorum, leader, event("voters", hw, offset=12))
+    assert bool(found) is early
+
+
+@pytest.mark.parametrize(
+    ("hw", "epoch", "early"), [(10, 3, False), (11, 3, True), (12, 3, True), (13, 3, False),
+                               (12, 2, False)]
+)  # fmt: skip
+def test_voters_are_updated_after_the_commit_of_the_last_change(
+    hw: int, epoch: int, early: bool
+) -> None:
+    """The leader of epoch 3 began it at 10, and changed the voters at 12."""
+    leader = replica(voters_offset=12, epoch_start=10, epoch_start_of=epoch)
+    found = voters_are_updated_one_at_a_time(NOBODY, leader, event("voters", hw, offset=14))
     assert bool(found) is early
 
 

@@ -202,6 +202,7 @@ def test_a_leader_proposes_in_its_known_epochs_even_while_behind(
         ("stale-member", {"members": [[1000, 4], [1001, 11]]}),
         ("not-leader", {"broker": 1001, "broker_epoch": 11}),
         ("stranger", {"members": [[1000, 10], [1001, 11], [1002, 12]]}),
+        ("twice", {"members": [[1000, 10], [1001, 11], [1000, 10]]}),
     ],
 )
 def test_wrong_proposals_are_wrong_in_one_thing(

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.harness.client import Answer
 from kraftwreck.nodes.draw import draw_below
 from kraftwreck.nodes.protocol.codec import encode
 from kraftwreck.systems.kraft.requests import ClientState
 from kraftwreck.systems.kraft.workloads.phantoms import phantoms_of
 from kraftwreck.systems.kraft.workloads.probe_requests import PREFIX, PROBES
-from kraftwreck.systems.kraft.workloads.probes import probe_of
+from kraftwreck.systems.kraft.workloads.probes import PAGES, probe_of
 from kraftwreck.systems.kraft.workloads.requests import WORKLOAD
 
 
@@ -99,7 +100,9 @@ def test_the_next_page_of_partitions_is_asked_for(
     cursor = {"topic_name": "p0-3", "partition_index": 2}
     probe = {"kind": "described", "name": f"{PREFIX}0-1", "creates": False}
     page = {"topics": [], "next_cursor": cursor}
-    assert drive(WORKLOAD, "ask", script(page), value=probe).type == "ok"
+    pages = script(*[page] * (1 + PAGES))
+    assert drive(WORKLOAD, "ask", pages, value=probe).type == "ok"
+    assert [call.body["cursor"] for call in pages.calls[1:]] == [cursor] * PAGES
     requests = [PROBES["described"](f"{PREFIX}0-9", chosen(n), client, 1000) for n in range(20)]
     bodies = [request[2] for request in requests if request is not None]
     following = [body for body in bodies if body["cursor"] == cursor]
@@ -107,3 +110,12 @@ def test_the_next_page_of_partitions_is_asked_for(
     assert all(body["topics"] == client.memory["page"][0] for body in following)
     assert drive(WORKLOAD, "ask", script(page | {"next_cursor": None}), value=probe).type == "ok"
     assert client.memory["page"] is None
+
+
+def test_a_page_that_is_lost_ends_a_list(client: ClientState, drive: Any, script: Any) -> None:
+    client.gateways = ("b1",)
+    cursor = {"topic_name": "p0-3", "partition_index": 2}
+    probe = {"kind": "described", "name": f"{PREFIX}0-1", "creates": False}
+    pages = script({"topics": [], "next_cursor": cursor}, Answer("lost", {}, "request-timed-out"))
+    assert drive(WORKLOAD, "ask", pages, value=probe).type == "ok"
+    assert client.memory["page"][1] == cursor

@@ -237,3 +237,21 @@ def test_the_number_of_replicas_in_sync_is_also_changed_for_all_topics(
     ]
     assert (4, "") in changed
     assert {kind for kind, name in changed if name} == {2}
+
+
+def test_a_heartbeat_of_before_a_shutdown_arrives_after_a_silence(
+    drive: Any, script: Any, alive: ClientState
+) -> None:
+    assert told(drive, Cluster(script), "story-late").type == "ok"
+    first = phantoms_of(alive)[0]
+    assert first.quiet
+    assert first.stopping
+    wants = []
+    for _ in range(first.quiet + 2):
+        drive(WORKLOAD, "beat", cluster := Cluster(script), value="serve")
+        wants += [
+            call.body["want_shut_down"]
+            for call in cluster.calls
+            if call.api == "BrokerHeartbeat" and call.body["broker_id"] == first.id
+        ]
+    assert wants == [False, True]
