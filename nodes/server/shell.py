@@ -28,9 +28,11 @@ from functools import partial
 from typing import Final, get_args
 
 from kraftwreck.nodes.consensus.effects import (
+    DURABLE,
     WAITING,
     Abandon,
     ApiReply,
+    Effect,
     FatalError,
     Reply,
     Send,
@@ -63,7 +65,7 @@ _STALE_TICK_S: Final = 0.001
 
 
 ANSWERS: Final = get_args(Answer)
-SAID: Final = (Trace, Send, SendApi, Reply, ApiReply, Abandon, SnapshotReply, Stopped)
+SAID: Final = tuple(kind for kind in get_args(Effect) if kind not in DURABLE)
 """The effects of :meth:`Shell._say`."""
 
 

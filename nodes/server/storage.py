@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from kraftwreck.nodes.consensus.effects import (
+    DURABLE,
     AppendLog,
     AppendSnapshot,
     CleanLog,
@@ -23,18 +23,6 @@ from kraftwreck.nodes.log import quorum_state
 from kraftwreck.nodes.log.files import MetadataLogFiles
 from kraftwreck.nodes.log.layout import DEFAULT_SEGMENT_BYTES, DEFAULT_SEGMENT_MS
 from kraftwreck.nodes.log.media import PLAIN, Media
-
-DURABLE: Final = (
-    AppendLog,
-    FlushLog,
-    TruncateLog,
-    WriteQuorumState,
-    AppendSnapshot,
-    FinishSnapshot,
-    DropSnapshot,
-    InstallSnapshot,
-    CleanLog,
-)
 
 
 class Storage:
