@@ -17,6 +17,7 @@ PATIENCE_S = 120.0
 CONTROL = """
 import os, subprocess, sys, time
 worker = [sys.executable, "-m", "kraftwreck.pipeline.worker", "local[2]", "small", str(os.getpid())]
+worker.append("0")  # It may be asked for something at once.
 subprocess.Popen(worker, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
 time.sleep(600)
 """
@@ -56,7 +57,10 @@ def test_a_worker_whose_parent_is_gone_before_it_begins_does_not_begin(tmp_path:
     gone = subprocess.Popen(["true"])
     gone.wait()
     worker = subprocess.run(
-        [sys.executable, "-m", "kraftwreck.pipeline.worker", "local[2]", "small", str(gone.pid)],
+        [
+            sys.executable, "-m", "kraftwreck.pipeline.worker", "local[2]", "small",
+            str(gone.pid), "0",
+        ],
         cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)}, start_new_session=True,
         stdin=subprocess.PIPE, capture_output=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip

@@ -65,7 +65,7 @@ def ran(tmp_path: Path, *words: str) -> str:
 
 
 @GO
-@pytest.mark.slow
+@pytest.mark.whole_run
 @pytest.mark.cluster
 @pytest.mark.usefixtures("netns_possible")
 def test_etcd_is_valid_through_its_client_in_go(tmp_path: Path) -> None:

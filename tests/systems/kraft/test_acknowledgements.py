@@ -34,6 +34,7 @@ def test_nothing_is_counted_without_a_final_read() -> None:
         lost(result(SENT))
 
 
+@pytest.mark.whole_run
 @pytest.mark.parametrize("mode", MODES)
 def test_nothing_that_was_acknowledged_from_the_disk_is_lost(mode: str) -> None:
     run = powerless({**MODES[mode], **FLUSHES["disk, flush.messages=1"]}, 0)
