@@ -78,3 +78,13 @@ def test_a_claim_begins_all_sessions() -> None:
     led = Led()
     led.sessions.claim(led.mono, 5)
     assert led.handle("Metadata", {}, renews=False) == []
+
+
+def test_a_slow_clock_reads_the_same_at_two_moments() -> None:
+    led = Led()
+    led.run.host(1).clock.set(led.run.world.now, 0, 0, -500_000)
+    assert led.handle("BrokerHeartbeat", heartbeat(EPOCH)) == []
+    before = led.mono
+    led.run.world.now += 1
+    assert led.mono == before
+    assert led.handle("Metadata", {}, renews=False) == []

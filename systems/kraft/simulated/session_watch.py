@@ -27,7 +27,8 @@ class SessionWatch:
         self._world = world
         self._failures = failures
         self._renewed: dict[tuple[int, int], int] = {}
-        """By host and broker: when a request has renewed the session (virtual time)."""
+        """By host and broker: when a request last renewed the session, by the host's clock, which
+        may read the same at two moments."""
         world.on_step.append(self._on_step)
 
     def _on_step(self, host: Host, event: Any) -> None:
@@ -36,12 +37,12 @@ class SessionWatch:
             return
         if not node.controller.is_active:
             return
-        now = self._world.now
+        now = host.clock.mono(self._world.now)
         asking = contact(event, node.image)
         if asking is not None:
             self._renewed[host.id, asking] = now
         sessions = node.controller.sessions
-        end = host.clock.mono(now) + sessions.timeout
+        end = now + sessions.timeout
         if sessions.expiry(NOBODY, -1) == end:
             return  # It has just claimed its role, which begins all sessions.
         for broker in node.image.brokers.values():
@@ -50,7 +51,7 @@ class SessionWatch:
             if self._renewed.get((host.id, broker.broker_id)) != now:
                 self._failures.add(
                     "C16",
-                    now,
+                    self._world.now,
                     f"{host.name} renews the session of broker {broker.broker_id} in epoch "
                     f"{broker.epoch} by a {event.api} that its process did not send: {event.body}.",
                 )
