@@ -266,6 +266,7 @@ def test_the_page_lists_the_rules_that_only_a_simulator_judges() -> None:
     assert "\n".join(rows) in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     ("reached", "right", "broken"), [(3, False, True), (3, True, False), (2, False, False)]
 )
