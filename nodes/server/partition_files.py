@@ -213,6 +213,15 @@ class PartitionFiles:
         self._points = self._read(RECOVERY_POINTS)
         self._starts = self._read(LOG_STARTS)
 
+    @property
+    def unremoved(self) -> list[PartitionKey]:
+        """The logs whose removal waits for other work on them."""
+        return [
+            key
+            for key, waiting in self._busy.items()
+            if any(isinstance(effect, data.RemoveLog) for effect in waiting)
+        ]
+
     def carry_out_all(self, effects: Iterable[object]) -> list[DiskEvent]:
         """Carry out those of a step's effects that are of this disk, and return their events."""
         self.full.clear()

@@ -80,3 +80,13 @@ def test_a_process_that_dies_leaves_work_undone() -> None:
     assert not disk.pieces
     assert disk.interrupted == {KEY}
     assert disk.files.exists(ROOT / "t-0" / "partition.metadata")
+
+
+def test_a_process_that_dies_while_it_opens_a_log_has_not_removed_it() -> None:
+    disk = _disk_with_a_log(Filesystem())
+    disk.process_ended()
+    disk.recover()
+    disk.write(out.OpenLog(KEY))
+    disk.write(out.RemoveLog(KEY))
+    disk.process_ended()
+    assert disk.interrupted == {KEY}

@@ -8,6 +8,7 @@ that is not sound, as in Apache Kafka: nothing after it was durable.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from kraftwreck.nodes.log.batch import BatchError
@@ -40,7 +41,8 @@ def open_segments(
     start_offset: int,
     recovery_point: int | None,
 ) -> Opened:
-    """Remove stale files, open or create segments, and fill ``epochs``.
+    """Remove stale files, and segments below ``start_offset``; open or create the others, and fill
+    ``epochs``.
 
     ``recovery_point`` is None after an orderly stop. Raises :class:`LogCorruptError` for damage
     where everything was durable, and OSError.
@@ -49,6 +51,10 @@ def open_segments(
     for name in filter(is_stale, names):
         media.unlink(directory / name)
     bases = segment_offsets(names) or [start_offset]
+    # A process that died may not have removed all that lies below the start. It need not be whole.
+    gone = [base for base, following in pairwise(bases) if following <= start_offset]
+    remove_segments(directory, gone, media)
+    bases = bases[len(gone) :]
     opened = Opened()
     noted = sorted((epoch, start) for start, epoch in epochs.read().items())
     found: list[tuple[int, int]] = []

@@ -188,6 +188,8 @@ class DataDisk(Disk):
         for piece in self.pieces:
             if isinstance(piece.cause, data.RemoveLog):
                 self._interrupted(piece.cause)
+        if self._logs is not None:
+            self.interrupted.update(self._logs.unremoved)
         self.pieces.clear()
         self._carried = None
         self._logs = None

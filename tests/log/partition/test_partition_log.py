@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kraftwreck.nodes.log.batch import parse_header
+from kraftwreck.nodes.log.layout import segment_name
 from kraftwreck.nodes.log.media import PLAIN
 from kraftwreck.nodes.log.partition.partition_log import PartitionLog
 from kraftwreck.nodes.log.partition.producer_snapshot import ProducerEntry
@@ -163,6 +164,21 @@ def test_deletion_from_the_front_leaves_the_rest(tmp_path: Path) -> None:
         again.delete_below(log.end_offset + 1)
     again.restart(log.end_offset + 10)
     assert (again.size, again.start_offset) == (0, log.end_offset + 10)
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_segments_below_the_start_need_not_be_whole(tmp_path: Path, orderly: bool) -> None:
+    """A process died before it removed them, and then the power was lost."""
+    log = open_log(tmp_path / "t-0")
+    fill(log, 50)
+    start, end = log.segments[2], log.end_offset
+    log.close()
+    torn = tmp_path / "t-0" / segment_name(log.segments[1])
+    torn.write_bytes(torn.read_bytes()[:35])
+    point = None if orderly else start
+    again = open_log(tmp_path / "t-0", start_offset=start, recovery_point=point)
+    assert (again.start_offset, again.end_offset, again.segments[0]) == (start, end, start)
+    assert not torn.exists()
 
 
 def test_segments_expire_by_size_and_time_below_the_high_watermark(tmp_path: Path) -> None:
