@@ -47,7 +47,7 @@ _NICENESS = 5
 _PARENT_CHECK_S = 0.5
 _REHEARSALS = 3
 """After so many the next analysis takes no less time."""
-_SPARE = 3
+_SPARE = 2
 """Writing the archive of classes takes less time than starting and warming up does without it, so
 that it ends early if so many times the seconds since the start are to spare."""
 
