@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,10 +28,16 @@ def java_version() -> str:
     try:
         if java is None:
             raise FileNotFoundError
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=True)
+        return _version(java)
     except (OSError, subprocess.CalledProcessError) as error:
         where = f"JAVA_HOME={home}" if home else "PATH"
         raise PipelineError(
             f"no working Java found ({where}): install one, for example openjdk-17-jre-headless"
         ) from error
+
+
+@cache
+def _version(java: str) -> str:
+    """Ask ``java`` once; starting it takes a tenth of a second. Errors are not kept."""
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=True)
     return done.stderr
