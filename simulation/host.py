@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -32,6 +33,14 @@ class Core(Protocol):
 
     def step(self, event: Any, now: int, wall_ms: int) -> list[Any]:
         """Handle one event; return its effects."""
+        ...
+
+
+class Gathering(Protocol):
+    """Requests that a process has received and handles when its turn is over."""
+
+    def add(self, request: Any) -> None:
+        """Keep ``request`` until then."""
         ...
 
 
@@ -218,6 +227,10 @@ class Host:
     """The :class:`Stopped` effect of the previous process after a graceful shutdown, else None."""
     stuck: int = 0
     """Ticks in a row that did not move the deadline."""
+    gathering: Gathering | None = None
+    """Requests of one turn of the process's event loop (:mod:`simulation.turns`)."""
+    turn_end: Callable[[], None] | None = None
+    """Ends a turn that is over, once the process runs."""
 
     def waited(self, since: int, now: int, slack: int) -> int:
         """Return how long (µs) the process has waited by ``now``, on its own clock, less ``slack``.
@@ -243,6 +256,7 @@ class Host:
         self.busy = None
         self.timer = -1
         self.stuck = 0
+        self.gathering = self.turn_end = None
         self.caused.clear()
         self.inbox.clear()
         self.tokens.clear()

@@ -38,6 +38,7 @@ from kraftwreck.simulation.inbox import shuffle
 from kraftwreck.simulation.knobs import WorldKnobs
 from kraftwreck.simulation.pieces import Piece
 from kraftwreck.simulation.timeline import DISK, TIMER, Timeline, WorldError
+from kraftwreck.simulation.turns import MakeGathering, Turns
 from kraftwreck.simulation.wires import Wires
 
 _BUSY_LOOP = 5000
@@ -102,6 +103,7 @@ class World(Timeline):
         self.hosts = list(self._hosts.values())
         self.wires = Wires(self, self._hosts, seed, self.knobs, self.deliver, binding)
         self._disks = DiskWorker(self, seed, self.knobs, binding.durable)
+        self._turns: Turns | None = None
         self.binding = binding
         self._durable = binding.durable
         self._outlets: dict[type, Outlet] = {
@@ -159,6 +161,11 @@ class World(Timeline):
         """
         host = self.host(node)
         self.wires.calls.call(client, host, request, timeout, done, listener)
+
+    def gather(self, length: int, kinds: frozenset[type], make: MakeGathering) -> None:
+        """Let each process handle requests of the types ``kinds`` together that arrive during one
+        turn of its event loop, ``length`` µs. ``make`` makes what gathers them."""
+        self._turns = Turns(self, length, kinds, make, self._step, self._drain)
 
     # --- faults -----------------------------------------------------------------------
 
@@ -301,11 +308,18 @@ class World(Timeline):
         if host.paused or host.busy is not None:
             host.inbox.append(event)
         elif host.node is not None:
-            self._step(host, event)
+            self._receive(host, event)
             if host.caused:
                 self._drain(host)
             else:
                 self._arm(host)
+
+    def _receive(self, host: Host, event: Any) -> None:
+        """Let the running process handle ``event`` now, or at the end of its turn."""
+        if self._turns is not None and self._turns.gathers(event):
+            self._turns.add(host, event)
+        else:
+            self._step(host, event)
 
     def _step(self, host: Host, event: Any) -> None:
         assert host.node is not None
@@ -333,12 +347,18 @@ class World(Timeline):
             self._execute(host, effects)
 
     def _drain(self, host: Host) -> None:
-        """Handle the events that queued up while the process could not run."""
+        """Handle the events that queued up while the process could not run, and end a turn that is
+        over."""
         while host.busy is None and host.node is not None and not host.paused:
-            waiting = host.caused or host.inbox
-            if not waiting:
+            if host.caused:
+                self._step(host, host.caused.popleft())
+            elif host.turn_end is not None:
+                end, host.turn_end = host.turn_end, None
+                end()
+            elif host.inbox:
+                self._receive(host, host.inbox.popleft())
+            else:
                 break
-            self._step(host, waiting.popleft())
         self._arm(host)
 
     def _arm(self, host: Host, *, ticked: bool = False) -> None:

@@ -31,10 +31,10 @@ from kraftwreck.nodes.protocol.codec import ProtocolError, decode
 from kraftwreck.nodes.protocol.errors import UNSUPPORTED_VERSION
 from kraftwreck.nodes.protocol.limits import LARGEST, limit_of
 from kraftwreck.nodes.protocol.primitives import Buffer
-from kraftwreck.nodes.replication import events as come
 from kraftwreck.nodes.replication.effects import Silent
 from kraftwreck.nodes.server.admission import Admission
 from kraftwreck.nodes.server.console import say
+from kraftwreck.nodes.server.gathering import Gathering
 from kraftwreck.nodes.server.listeners import Listener
 from kraftwreck.nodes.server.log_dirs import APIS as LOG_DIR_APIS
 from kraftwreck.nodes.server.log_dirs import LogDirs
@@ -58,8 +58,6 @@ from kraftwreck.nodes.server.wire import (
 
 MAX_PENDING: Final = 100
 """With this many unanswered requests a connection is not read."""
-MOST_TOGETHER: Final = 100
-"""Requests for records in one step."""
 REQUEST_WEIGHT: Final = 64 << 10
 """Bytes that an unanswered request counts for."""
 RECEIVE_BYTES: Final = 256 << 10
@@ -111,7 +109,9 @@ class Requests:
         self.received = bytearray(RECEIVE_BYTES)
         """Where all connections receive; a part of a request is copied to its connection."""
         self._slots: dict[int, _Slot] = {}
-        self._gathered: list[come.Request] = []
+        self._gathering = (
+            None if records is None else Gathering(records.submit, _at_the_end_of_the_turn)
+        )
         self._next = 0
 
     def open(self, slot: _Slot) -> int:
@@ -161,28 +161,11 @@ class Requests:
             raise
         answer = answered_early(slot.call)
         if answer is None:
-            self._gather(event_of(slot.call))
+            assert self._gathering is not None
+            self._gathering.add(event_of(slot.call))
         else:
             answer.token = token
             self.reply_records(answer)
-
-    def _gather(self, request: come.Request) -> None:
-        """Pass all requests for records that one turn of the loop receives to the node in one step.
-
-        So a follower's fetch is answered with the records of all of them.
-        """
-        if not self._gathered:
-            asyncio.get_running_loop().call_soon(self._submit_gathered)
-        self._gathered.append(request)
-        if len(self._gathered) == MOST_TOGETHER:
-            self._submit_gathered()
-
-    def _submit_gathered(self) -> None:
-        gathered, self._gathered = self._gathered, []
-        if gathered:
-            assert self.records is not None
-            together = come.Together(tuple(gathered))
-            self.records.submit(together if len(gathered) > 1 else gathered[0])
 
     def reply_records(self, answer: Answer) -> None:
         """Answer a request for records; nothing happens if its client has disconnected."""
@@ -490,6 +473,10 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
             # Deferred: a step's effects may be in progress.
             self._loop.call_soon(self._handle_frames)
+
+
+def _at_the_end_of_the_turn(end: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_soon(end)
 
 
 def _merged(pieces: list[Piece]) -> list[Piece]:

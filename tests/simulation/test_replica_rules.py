@@ -409,6 +409,7 @@ def test_an_end_may_be_unknown_before_the_rest_of_a_step(hw: int, monkeypatch: P
     host: Any = SimpleNamespace(id=4, name="b1")
     epoch = SimpleNamespace(leader_epoch=3)
     leader = SimpleNamespace(leading=True, log=(), hw=7, epoch_start=7, assignment=epoch)
+    leader.in_sync = SimpleNamespace(isr=(4,), pending=None)
     traffic = SimpleNamespace(on_answer=[])
     monkeypatch.setattr(record_refusals, "record_traffic", lambda world: traffic)
     monkeypatch.setattr(record_refusals, "replicas_on", lambda host: {key: leader})
@@ -455,14 +456,16 @@ class Deleting:
         patch.setattr(deletion_watch, "replicas_on", lambda host: {self.key: self.leader})
         deletion_watch.DeletionWatch(world, self.failures, watch)
         self.world, self.logs = world, logs
+        self.event: DeleteRecordsReceived | None = None
 
     def asked(self, offset: int) -> None:
-        event = DeleteRecordsReceived(1, 1000, ((self.key, offset),))
-        message: Any = SimpleNamespace(call=SimpleNamespace(event=event))
+        self.event = DeleteRecordsReceived(1, 1000, ((self.key, offset),))
+        message: Any = SimpleNamespace(call=SimpleNamespace(event=self.event))
         self.traffic.on_request[0](self.host, message)
 
     def step(self) -> None:
-        self.world.on_step[0](self.host, None)
+        event, self.event = self.event, None
+        self.world.on_step[0](self.host, event)
 
     def delete(self, *batches: tuple[int, int]) -> None:
         """Delete batches: (timestamp, size)."""
@@ -529,6 +532,7 @@ def test_a_deletion_up_to_the_high_watermark_is_asked_for_once(monkeypatch: Patc
 def test_a_process_forgets_the_deletions_that_it_was_asked_for(monkeypatch: Patch) -> None:
     leader = Deleting(monkeypatch, Settings(retention_ms=1000))
     leader.asked(-1)
+    leader.step()
     leader.host.life = 2
     leader.step()
     leader.delete((9_999, 1))

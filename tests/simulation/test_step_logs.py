@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.nodes.protocol.errors import NONE, OUT_OF_ORDER_SEQUENCE_NUMBER
+from kraftwreck.nodes.protocol.errors import (
+    NONE,
+    OFFSET_OUT_OF_RANGE,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+)
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication.events import (
     EpochEndsReceived,
@@ -87,6 +91,12 @@ class Leader:
         event = EpochEndsReceived(1, ((KEY, -1, asked),))
         return self.answers(event, out.ReplyEpochEnds(1, ((KEY, NONE, epoch, end),)))
 
+    def refuses_fetch(self, offset: int) -> list[str]:
+        """Return what the refusal of a fetch breaks: its offset is out of range."""
+        event = FetchReceived(1, (FetchPart(KEY, offset, 1),))
+        part = out.ReadPart(KEY, OFFSET_OUT_OF_RANGE)
+        return self.answers(event, out.ReplyFetch(1, NONE, 0, 1, (part,)))
+
     def refuses(self, sequence: int) -> list[str]:
         """Return what the refusal of a batch breaks: its sequence number is out of order."""
         event = ProduceReceived(1, -1, 1000, ((KEY, batch(-1, sequence)),))
@@ -118,6 +128,17 @@ def test_an_epoch_ends_where_it_did_between_two_appends(
     leader.append(1)
     leader.append(2)
     assert leader.ends(1, 1, end) == ([] if right else ["D7"])
+
+
+@pytest.mark.parametrize(("offset", "broken"), [(0, ["D16"]), (1, ["D16"]), (2, []), (3, [])])
+def test_an_offset_is_out_of_range_before_the_appends_of_its_step(
+    leader: Leader, offset: int, broken: list[str]
+) -> None:
+    leader.append(1)
+    leader.append(2)
+    assert leader.refuses_fetch(offset) == broken
+    leader.step()
+    assert leader.refuses_fetch(offset) == [*broken, "D16"]
 
 
 def test_what_was_true_before_the_step_is_no_answer(leader: Leader) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final, get_args
 
 from kraftwreck.nodes.consensus.effects import (
     DURABLE,
@@ -31,6 +31,7 @@ from kraftwreck.nodes.protocol.errors import SNAPSHOT_NOT_FOUND
 from kraftwreck.nodes.protocol.request import KafkaRequest
 from kraftwreck.nodes.replication.events import FetchAnswered, OffsetsAnswered
 from kraftwreck.nodes.replication.events import Request as RecordRequest
+from kraftwreck.nodes.server.gathering import Gathering
 from kraftwreck.simulation.binding import Outlet
 from kraftwreck.simulation.calls import CLIENT_HOST
 from kraftwreck.simulation.disk import Disk
@@ -54,6 +55,7 @@ from kraftwreck.systems.kraft.simulated.voter_requests import answer_body, quoru
 KRAFT_FEATURE = "kraft.version"
 CONTROLLER_LISTENER = "CONTROLLER"
 _DURABLE = frozenset[type]((*DURABLE, *MOST_STEPS))
+_OF_RECORDS: Final = frozenset[type](get_args(RecordRequest))
 _FOLLOWER = 1 << 40
 """Stands for the connections of a follower to its leaders."""
 
@@ -61,7 +63,10 @@ _FOLLOWER = 1 << 40
 def kraft_world(names: Any, factory: CoreFactory, seed: int, knobs: Knobs | None = None) -> World:
     """Return a world of KRaft nodes: see :class:`~simulation.world.World`."""
     knobs = knobs or Knobs()
-    return World(names, factory, seed, knobs, KraftBinding(knobs.wire))
+    world = World(names, factory, seed, knobs, KraftBinding(knobs.wire))
+    if knobs.turn:
+        world.gather(knobs.turn, _OF_RECORDS, Gathering)
+    return world
 
 
 def disk_of(host: Host) -> Disk:

@@ -18,6 +18,7 @@ from kraftwreck.systems.kraft.simulated.binding import record_traffic
 from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
 from kraftwreck.systems.kraft.simulated.record_logs import RecordLog, name_of, replicas_on
 from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch
+from kraftwreck.systems.kraft.simulated.requests_of_step import requests_of_step
 
 TO_THE_HIGH_WATERMARK: Final = -1
 
@@ -42,14 +43,16 @@ class DeletionWatch:
 
     def _on_step(self, host: Host, event: Any) -> None:
         self._walls[host.id] = host.clock.wall(self._world.now)
+        for request in requests_of_step(event):
+            for key, offset in request.parts if isinstance(request, DeleteRecordsReceived) else ():
+                if offset == TO_THE_HIGH_WATERMARK:
+                    self._open.add((host.id, host.life, key))
 
     def _read(self, host: Host, message: RecordMessage) -> None:
         event = message.call.event if message.call is not None else None
         if isinstance(event, DeleteRecordsReceived):
             for key, offset in event.parts:
-                if offset == TO_THE_HIGH_WATERMARK:
-                    self._open.add((host.id, host.life, key))
-                else:
+                if offset != TO_THE_HIGH_WATERMARK:
                     self._asked[key] = max(offset, self._asked.get(key, 0))
 
     def _on_emit(self, host: Host) -> None:

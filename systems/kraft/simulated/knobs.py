@@ -41,8 +41,10 @@ class Knobs(WorldKnobs, kw_only=True, frozen=True):
     The ``upgrade``-th controller that claims its role, and later ones, then get a request to raise
     kraft.version (0: none does). ``brokers`` are hosts beside the controllers that only observe;
     with ``through_brokers`` clients send writes to them. With ``records`` the brokers have a data
-    plane: they store the records of partitions, in files of ``record_segment_bytes``. With
-    ``shells`` every node runs in the shell of a real process (``systems.kraft.simulated.shells``).
+    plane: they store the records of partitions, in files of ``record_segment_bytes``. A broker
+    handles the requests for records that arrive within ``turn`` in one step, as a real one does
+    with those of one turn of its event loop (0: each in a step of its own). With ``shells`` every
+    node runs in the shell of a real process (``systems.kraft.simulated.shells``).
     """
 
     wire: bool = False
@@ -59,6 +61,7 @@ class Knobs(WorldKnobs, kw_only=True, frozen=True):
     through_brokers: bool = False
     records: bool = False
     record_segment_bytes: int = 1 << 30
+    turn: int = 0
     shells: bool = False
 
     @property
@@ -153,8 +156,9 @@ def draw_knobs(
     )
     fewest = min(3, nodes)
     hosts = pick([0, 0, 1, 2, MOST_BROKERS], seed, "brokers") if brokers is None else brokers
-    stores = draw_below(2, seed, "knob", "records") == 0 if records is None else records
-    if hosts and stores:
+    drawn = draw_below(2, seed, "knob", "records") == 0 if records is None else records
+    stores = hosts > 0 and drawn
+    if stores:
         node |= _draw_records(seed)
     return Knobs(
         **{name: getattr(world, name) for name in _OF_THE_WORLD},
@@ -162,22 +166,28 @@ def draw_knobs(
         defects=pick([0, 0, 0, 0, 1, 3], seed, "defects"),
         segment_bytes=pick([1 << 30, 1, 1_000, 4_000], seed, "segment-bytes"),
         short_writes=pick([0, 0, 2, 20], seed, "short-writes"),
-        metadata_version=DEFAULT_METADATA_VERSION
-        if hosts and stores
-        else pick([DEFAULT_METADATA_VERSION] * 3 + [BEFORE_ELR], seed, "metadata-version"),
+        metadata_version=_draw_metadata_version(seed, stores),
         dynamic=dynamic,
         moved=dynamic and draw_below(2, seed, "knob", "moved") == 0,
         first_voters=pick([nodes, nodes, fewest], seed, "first-voters") if dynamic else nodes,
         upgrade=0 if dynamic else pick([0, 0, 0, 1, 1, 2, 3, 4], seed, "upgrade"),
         auto_join=dynamic and draw_below(3, seed, "knob", "auto-join") == 0,
         brokers=hosts,
-        records=hosts > 0 and stores,
+        records=stores,
         record_segment_bytes=pick([1 << 30, 300, 1_000, 4_000], seed, "record-segment-bytes"),
+        turn=pick([0, 0, 1, 500, 5_000], seed, "turn") if stores else 0,
         through_brokers=hosts > 0 and draw_below(2, seed, "knob", "through-brokers") == 0,
         node=node,
         hasty=hasty,
         hasty_nodes=hasty_nodes,
     )
+
+
+def _draw_metadata_version(seed: int, stores: bool) -> int:
+    """Draw a level from before eligible leader replicas, unless brokers store records."""
+    if stores:
+        return DEFAULT_METADATA_VERSION
+    return pick([DEFAULT_METADATA_VERSION] * 3 + [BEFORE_ELR], seed, "metadata-version")
 
 
 def _draw_partitions(seed: int) -> dict[str, int]:

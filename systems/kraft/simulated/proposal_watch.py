@@ -22,6 +22,7 @@ from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
 from kraftwreck.systems.kraft.simulated.binding import record_traffic
 from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
 from kraftwreck.systems.kraft.simulated.record_logs import name_of, replicas_on
+from kraftwreck.systems.kraft.simulated.requests_of_step import requests_of_step
 
 UNKNOWN: Final = -1
 Place = tuple[int, int, PartitionKey, int]
@@ -50,10 +51,11 @@ class ProposalWatch:
                 self._fetched.setdefault(place, set()).add(event.broker_epoch)
 
     def _on_step(self, host: Host, event: Any) -> None:
-        if type(event) is FetchReceived and event.replica_id >= 0:
-            for part in event.parts:
-                place = host.id, host.life, part.key
-                self._since.setdefault(place, set()).add(event.replica_id)
+        for request in requests_of_step(event):
+            if isinstance(request, FetchReceived) and request.replica_id >= 0:
+                for part in request.parts:
+                    place = host.id, host.life, part.key
+                    self._since.setdefault(place, set()).add(request.replica_id)
 
     def _on_emit(self, host: Host) -> None:
         for key, partition in replicas_on(host).items():

@@ -42,8 +42,8 @@ from kraftwreck.systems.kraft.simulated.step_logs import StepLogs, first_unless_
 MOST_REFUSED: Final = 20
 """Refused fetches of a follower within a second: it waits for a second after most errors, and
 learns the leader's offsets after the others."""
-Leading = dict[PartitionKey, tuple[bool, int]]
-_NONE: Final = (None, -1)
+Leading = dict[PartitionKey, tuple[bool, int, int]]
+_NONE: Final = (None, -1, -1)
 ALL: Final = -1
 """acks=all."""
 
@@ -64,8 +64,8 @@ class RecordRefusals:
         self._refused = PerSecond()
         """Refused fetches by follower, leader and partition."""
         self._led: dict[int, tuple[Leading, Leading]] = {}
-        """By host: its partitions, whether it leads them and their high watermarks, after its last
-        step but one and after its last step."""
+        """By host: its partitions, whether it leads them, their high watermarks, and the number of
+        replicas that it counts, after its last step but one and after its last step."""
         world.on_emit.append(self._on_emit)
         record_traffic(world).on_answer.append(self.answered)
 
@@ -74,7 +74,7 @@ class RecordRefusals:
         if replicas:
             _, before = self._led.get(host.id, ({}, {}))
             now = {
-                key: (each.leading and each.log is not None, each.hw)
+                key: (each.leading and each.log is not None, each.hw, len(counted(each)))
                 for key, each in replicas.items()
             }
             self._led[host.id] = before, now
@@ -89,6 +89,11 @@ class RecordRefusals:
         """Whether the last step left the high watermark alone."""
         before, now = self._led.get(host.id, ({}, {}))
         return before.get(key, _NONE)[1] == now.get(key, _NONE)[1]
+
+    def _counts_as_before(self, host: Host, key: PartitionKey) -> bool:
+        """Whether the last step left the number of counted replicas alone. A fetch may add one."""
+        before, now = self._led.get(host.id, ({}, {}))
+        return before.get(key, _NONE)[2] == now.get(key, _NONE)[2]
 
     def answered(self, host: Host, message: RecordMessage, effect: Any, body: Any) -> None:
         """Judge an answer before it leaves: ``effect`` is the core's."""
@@ -145,6 +150,10 @@ class RecordRefusals:
             )
         elif told.error == errors.REQUEST_TIMED_OUT:
             self._in_time(host, effect.token, key, told.error, event.timeout_ms)
+        elif told.error == errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND and not self._counts_as_before(
+            host, key
+        ):
+            return
         elif told.error != errors.NONE:
             log = self._log(host, key)
             logs = (None,) if log is None else self._steps.states(host, key, log)
@@ -191,8 +200,8 @@ class RecordRefusals:
             if told.error != errors.OFFSET_OUT_OF_RANGE or partition is None or log is None:
                 continue
             if part.last_fetched_epoch <= partition.assignment.leader_epoch:
-                inside = log.start <= part.offset <= log.end
-                reason = f"its log goes from {log.start} to {log.end}" if inside else ""
+                states = self._steps.states(host, told.key, log)
+                reason = first_unless_right(_inside(each, part.offset) for each in states)
                 self._fail(host, told.key, told.error, reason)
 
     def _count(self, host: Host, event: FetchReceived, effect: out.ReplyFetch) -> None:
@@ -255,6 +264,12 @@ class RecordRefusals:
             self._in_time(host, effect.token, key, error, event.timeout_ms)
         else:
             self._judge(host, key, error, -1, follower=False)
+
+
+def _inside(log: RecordLog, offset: int) -> str:
+    """Return where ``log`` begins and ends if ``offset`` is not out of its range, else ""."""
+    inside = log.start <= offset <= log.end
+    return f"its log goes from {log.start} to {log.end}" if inside else ""
 
 
 def wrongly_refused(

@@ -25,6 +25,7 @@ from kraftwreck.systems.kraft.simulated.record_logs import (
     name_of,
     replicas_on,
 )
+from kraftwreck.systems.kraft.simulated.requests_of_step import requests_of_step
 
 ALL: Final = -1
 """acks=all."""
@@ -72,13 +73,15 @@ class WaitWatch:
         return known
 
     def _on_step(self, host: Host, event: Any) -> None:
-        if type(event) is FetchReceived or type(event) is ProduceReceived:
+        for request in requests_of_step(event):
+            if not isinstance(request, FetchReceived | ProduceReceived):
+                continue
             process = self._of(host)
-            process.handled[event.token] = process.steps
-            if type(event) is ProduceReceived and len(event.batches) == 1:
-                led = replicas_on(host).get(event.batches[0][0])
+            process.handled[request.token] = process.steps
+            if isinstance(request, ProduceReceived) and len(request.batches) == 1:
+                led = replicas_on(host).get(request.batches[0][0])
                 if led is not None and led.leading and led.log is not None:
-                    process.epochs[event.token] = led.assignment.leader_epoch
+                    process.epochs[request.token] = led.assignment.leader_epoch
 
     def _on_emit(self, host: Host) -> None:
         replicas = replicas_on(host)
