@@ -31,7 +31,8 @@ from kraftwreck.nodes.consensus.effects import FatalError
 from kraftwreck.systems.campaign import Campaign
 from kraftwreck.systems.simulators import everything
 
-RUN_LIMIT_S = 60
+RUN_LIMIT_S = 30
+"""CPU seconds of a run. One that takes longer loops, and counts as found: L8, or I29 in a node."""
 PROGRESS_S = 2.0
 """CPU seconds between two lines of progress."""
 CRASH = "crash"

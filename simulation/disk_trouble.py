@@ -55,6 +55,11 @@ class DiskTrouble:
         self.latencies: list[int] = []
 
     @property
+    def fills(self) -> bool:
+        """Whether the disk runs out of room, and nothing else is wrong with it."""
+        return self.kind == "full"
+
+    @property
     def dropped(self) -> bool:
         """Whether a file has lost unsynced contents."""
         return self.drops and self.refused_calls > 0

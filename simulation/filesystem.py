@@ -49,9 +49,14 @@ class Crash(BaseException):
 
 class Trouble(Protocol):
     """A fault of the hardware, whose methods raise OSError to refuse. With ``drops`` a file loses
-    its unsynced contents when its fsync fails."""
+    its unsynced contents when its fsync fails. With ``fills`` there is little room left."""
 
     drops: bool
+
+    @property
+    def fills(self) -> bool:
+        """Whether the disk runs out of room, and nothing else is wrong with it."""
+        ...
 
     def write(self, size: int) -> int:
         """Return how many of ``size`` bytes may be written now; with 0 OSError is raised."""
@@ -69,11 +74,13 @@ class Trouble(Protocol):
 @dataclass(slots=True, eq=False)
 class Inode:
     """A file. ``data`` is visible. Its first ``stable`` bytes are on the platter, and after them
-    ``undone``, the bytes that a truncation without fsync removed."""
+    ``undone``, the bytes that a truncation without fsync removed. ``apart``: it has room on another
+    disk."""
 
     data: bytearray = field(default_factory=bytearray)
     stable: int = 0
     undone: bytes = b""
+    apart: bool = False
 
     @property
     def clean(self) -> bool:
@@ -155,11 +162,13 @@ class Loss:
 class Filesystem(Media):
     """The file system of the module's rules; ``trouble``, if any, is checked before each use.
 
-    ``short_writes`` is the chance, in percent, that a write is short, drawn from ``seed``.
+    ``short_writes`` is the chance, in percent, that a write is short, drawn from ``seed``. Files
+    that are created in the directory ``apart`` have room also while the disk is full.
     """
 
-    def __init__(self, seed: int = 0, short_writes: int = 0) -> None:
+    def __init__(self, seed: int = 0, short_writes: int = 0, apart: Path | None = None) -> None:
         self.trouble: Trouble | None = None
+        self._apart = apart
         self._seed = seed
         self._short_writes = short_writes
         self._writes = 0
@@ -199,7 +208,8 @@ class Filesystem(Media):
         inode = directory.seen.get(name)
         if inode is None:
             self._step()
-            inode = directory.seen[name] = Inode()
+            inode = Inode(apart=path.parent == self._apart)
+            directory.seen[name] = inode
             directory.changes.append((name, inode))
         elif fresh:
             self._step()
@@ -387,7 +397,7 @@ class Filesystem(Media):
         if self._left == 0 and not self._dead:
             inode.data += data[: self._torn % (allowed + 1)]
         self._step()
-        if self.trouble is not None:
+        if self.trouble is not None and not (inode.apart and self.trouble.fills):
             allowed = self.trouble.write(allowed)
             if data and allowed == 0:
                 raise self.trouble.refuse()

@@ -65,10 +65,13 @@ class Fetchers:
             each.flushed(self._with.now)
 
     def delay(self, key: PartitionKey) -> None:
-        """Fetch this partition later, since its batches cannot be written now."""
+        """Fetch this partition later, since its batches cannot be written now.
+
+        The rest of its log may be durable. Then no flush follows, for which a fetch could wait.
+        """
         each = self._following.get(key)
         if each is not None:
-            each.due = self._with.now + BACKOFF_US
+            each.due, each.held = self._with.now + BACKOFF_US, False
 
     def fetched(self, event: FetchAnswered) -> None:
         """Use a leader's answer."""

@@ -265,6 +265,35 @@ def test_a_step_that_is_durable_after_the_node_has_stopped_is_not_traced(tmp_pat
     run(scenario)
 
 
+def test_the_steps_of_a_flush_leave_in_order_before_the_events_that_waited(tmp_path: Path) -> None:
+    def request(api: str) -> SendApi:
+        return SendApi(2, 1, Endpoint("h", 1), api, {})
+
+    def trace(end: int) -> Trace:
+        return Trace("append", "leader", 3, 1, -1, end, 8)
+
+    def scenario() -> None:
+        flushed: list[Callable[[None], None]] = []
+        node = FakeNode([trace(1), request("BrokerHeartbeat"), *SPEECH[1:]])
+        bench = Bench(tmp_path, node, elsewhere=lambda work, done: flushed.append(done))
+        bench.shell.submit(Tick())
+        for end, api in enumerate(("AlterPartition", "AllocateProducerIds"), 2):
+            node.effects = [trace(end), request(api)]
+            bench.shell.submit(come.LogFlushed(KEY, 1, 0, 7))
+        bench.shell.submit(Tick())
+        assert [type(event) for event in node.events] == [Tick, come.LogFlushed, come.LogFlushed]
+        assert bench.diary == []
+        node.effects = [trace(4), request("BrokerRegistration")]
+        flushed[0](None)
+        apis = ("BrokerHeartbeat", "AlterPartition", "AllocateProducerIds", "BrokerRegistration")
+        sent = [each for each in bench.diary if each != "durable"]
+        assert sent == [f"send {api}" for api in apis]
+        lines = [json.loads(line) for line in bench.trace.read_text().splitlines()]
+        assert [line["leo"] for line in lines] == [1, 2, 3, 4]
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("error", [FatalError("two leaders"), KeyError("two leaders")])
 def test_an_illegal_state_stops_the_node_and_is_traced(tmp_path: Path, error: Exception) -> None:
     def scenario() -> None:

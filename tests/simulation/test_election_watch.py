@@ -17,6 +17,7 @@ from kraftwreck.nodes.consensus.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
+from kraftwreck.nodes.consensus.kraft.states import Prospective
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.simulation.network import Rpc
@@ -387,3 +388,21 @@ def test_pre_votes_are_not_counted_without_a_vote_or_with_other_voters(run: Watc
     run.voters(2, "2")
     becomes(run, 1.3, "prospective", "candidate", 3)
     assert hasty(run) == []
+
+
+@pytest.mark.parametrize(
+    ("granted", "rejected", "right"),
+    [({2}, set(), True), ({2, 3}, set(), False), ({2}, {1}, False)],
+)
+def test_a_vote_forgets_the_answers_to_pre_votes(
+    run: Watched, granted: set[int], rejected: set[int], right: bool
+) -> None:
+    becomes(run, 0, "follower", "prospective")
+    node = Node.__new__(Node)
+    replica: Any = SimpleNamespace(
+        state=Prospective(1, -1, 3, NO_DIRECTORY, granted=granted, rejected=rejected)
+    )
+    node.replica = replica
+    run.host(2).node = node
+    run.trace(2, "grant", "prospective", detail={**GRANT, "pre": False})
+    assert ("F6" in run.found) is not right

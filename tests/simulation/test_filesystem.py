@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kraftwreck.nodes.log.lock import DirectoryLockedError
 from kraftwreck.nodes.log.media import File
-from kraftwreck.simulation.disk_trouble import DiskTrouble
+from kraftwreck.simulation.disk_trouble import MOST_SPACE, DiskTrouble
 from kraftwreck.simulation.filesystem import SECTOR, Crash, Filesystem
 
 HERE = Path("/here")
@@ -349,6 +349,21 @@ def test_an_fsync_that_fails_once_drops_what_it_should_have_made_durable() -> No
     file.fsync()
     assert files.read(A) == b"durable, then more"
     assert trouble.evidence() == {"trouble": "error", "refused_calls": 1, "failing": "one fsync"}
+
+
+def test_files_on_another_disk_have_room_while_this_one_is_full() -> None:
+    files = Filesystem(apart=HERE / "apart")
+    for directory in (HERE, HERE / "apart"):
+        files.make_directory(directory)
+    here, apart = files.open(A), files.open(HERE / "apart" / "a")
+    files.trouble = DiskTrouble("full", 3)
+    with pytest.raises(OSError, match="No space"):
+        here.append(bytes(MOST_SPACE))
+    apart.append(bytes(2 * MOST_SPACE))
+    files.trouble = next(each for each in troubles("error") if each.failing == "write")
+    files.trouble.after = 0
+    with pytest.raises(OSError, match="Input/output"):
+        apart.append(b"more")
 
 
 def test_a_slow_disk_takes_ten_to_a_hundred_times_as_long_up_to_a_second() -> None:

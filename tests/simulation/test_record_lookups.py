@@ -122,7 +122,7 @@ class Judged:
         self.disk, self.log = (SimpleNamespace(start=2, end=20) for _ in range(2))
         epoch = SimpleNamespace(leader_epoch=0)
         self.leader = SimpleNamespace(
-            key=KEY, hw=10, leading=True, log=self.log, assignment=epoch
+            key=KEY, hw=10, leading=True, log=self.log, assignment=epoch, epoch_start=0
         )  # fmt: skip
         data = SimpleNamespace(core=SimpleNamespace(partitions={KEY: self.leader}))
         image = SimpleNamespace(stable=SimpleNamespace(topics={}))
@@ -203,3 +203,15 @@ def test_a_session_leaves_out_only_what_it_has_said(
     assert one.broken_by(later, silent) == []
     one.step(*offsets)
     assert one.broken_by(replace(later, session_epoch=2), silent) == broken
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(("begins", "broken"), [(10, []), (11, ["D13"])])
+def test_an_end_is_not_told_before_a_commit_of_the_epoch(
+    begins: int, broken: list[str], monkeypatch: Patch
+) -> None:
+    one = Judged(monkeypatch)
+    one.leader.epoch_start = begins
+    event = ListOffsetsReceived(1, ((KEY, LATEST, -1),))
+    effect = out.ReplyListOffsets(1, (out.OffsetPart(KEY, NONE, 10, 0),))
+    assert one.broken_by(event, effect) == broken

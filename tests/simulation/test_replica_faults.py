@@ -161,3 +161,15 @@ def test_the_second_leader_lacks_records_and_the_third_one_does_not_follow_it() 
         assert (falls.targets, again.targets) == ((leads,), (successor,))
         assert lacks.at < falls.at < lacks.at + lacks.duration
         assert abs(parted.at + parted.duration - again.at) < 200_000_000
+
+
+def test_in_some_runs_brokers_run_out_of_room_alone_or_beside_other_faults() -> None:
+    alone, beside = 0, 0
+    for faults in (plan(seed, (*KINDS, "disk")) for seed in range(40)):
+        full = [fault for fault in faults if (fault.kind, fault.shape) == ("disk", "full")]
+        if len(full) > 3:
+            alone, beside = alone + (full == faults), beside + (full != faults)
+            assert {target for fault in full for target in fault.targets} <= set(BROKERS)
+    assert alone >= 2
+    assert beside >= 4
+    assert alone + beside <= 28

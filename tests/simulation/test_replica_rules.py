@@ -385,7 +385,8 @@ def test_a_flush_waits_for_a_full_disk() -> None:
         key=(bytes(16), 0),
         log=SimpleNamespace(end=7),
         settings=Settings(flush_ms=200),
-        durability=SimpleNamespace(end=5),
+        durability=SimpleNamespace(end=5, oldest=0),
+        with_=SimpleNamespace(now=0),
     )
     watch: Any = SimpleNamespace(watches=False)
     states = ReplicaStates(world, failures, watch)

@@ -14,7 +14,8 @@ links between brokers are slow, so that a new leader commits late: until its fol
 it does not know how far its predecessor had committed. In others a leader is deaf to the
 controllers while a follower comes back: the controllers make the change of the ISR that it
 proposes, and it does not learn of that. Or a leader learns late that the session of a follower has
-ended, just when this one comes back: the controllers refuse the ISR that it proposes.
+ended, just when this one comes back: the controllers refuse the ISR that it proposes. In others
+the disks of brokers, leaders and followers, run out of room and get some again.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from kraftwreck.nodes.draw import draw, draw_below, draw_unit
 
 T = TypeVar("T")
 
+SCARCE: Final = 2
+"""Of this many runs with faults of disks one has brokers without room for records."""
 SECOND: Final = 1_000_000_000
 MILLISECOND: Final = 1_000_000
 
@@ -65,10 +68,22 @@ def plan(
 
     The result is empty if there are no two brokers or no family strikes one.
     """
-    blows = [kind for kind in BLOWS if kind in kinds]
-    if not blows or len(brokers) < 2:
+    if len(brokers) < 2 or not any(kind in kinds for kind in BLOWS):
         return []
     run, key = _Run(seed, duration_s, brokers, controllers), (seed, "replicas")
+    scarce = "disk" in kinds and draw_below(SCARCE, *key, "scarce") == 0
+    if not scarce:
+        return _planned(kinds, run)
+    if draw_below(4, *key, "alone") == 0:
+        return _scarcity(run, 1.5)
+    faults = [*_planned(kinds, run), *_scarcity(run, 6.0)]
+    return sorted(faults, key=lambda fault: (fault.at, fault.kind))
+
+
+def _planned(kinds: Sequence[str], run: _Run) -> list[Fault]:
+    """Return the faults of one of the plans of this module."""
+    brokers, key = run.brokers, (run.seed, "replicas")
+    blows = [kind for kind in BLOWS if kind in kinds]
     disks = [kind for kind in ("disk",) if kind in kinds and draw_below(3, *key, kind) == 0]
     few = [_pick(blows, (*key, "kind", place)) for place in range(2)] + disks
     mode = draw_below(4, *key, "mode") if "partition" in kinds else 0
@@ -152,6 +167,22 @@ def _darkness(run: _Run) -> list[Fault]:
         ]
         faults += _timed(blows, mine)
         at_s += length_ms / 1000 + 0.3 + 1.2 * draw_unit(*mine, "gap")
+    return faults
+
+
+def _scarcity(run: _Run, most_s: float) -> list[Fault]:
+    """Return rounds in which the disk of one broker is full, or those of two; between them are up
+    to ``most_s`` seconds."""
+    faults: list[Fault] = []
+    at_s, number = 1.5, 0
+    while at_s < run.duration_s * 0.85:
+        mine = (run.seed, "replicas", "scarce", number)
+        number += 1
+        length_ms = _pick((1_000, 2_500, 2_500, 5_000), (*mine, "length"))
+        full = _two(run.brokers, mine)[: 1 + draw_below(2, *mine, "both")]
+        blows: list[_Blow] = [(at_s, "disk", "full", length_ms, (broker,)) for broker in full]
+        faults += _timed(blows, mine)
+        at_s += length_ms / 1000 + 0.3 + most_s * draw_unit(*mine, "gap")
     return faults
 
 

@@ -15,6 +15,7 @@ from kraftwreck.nodes.log.format import (
     Mode,
     format_directory,
 )
+from kraftwreck.nodes.log.layout import METADATA_DIRECTORY
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.node_config import NodeConfig
@@ -88,7 +89,8 @@ class SimulatedCluster:
         """Return a disk with an empty data directory, as left by ``format``."""
         generation = self._generations[node_id]
         number = draw(self._seed, "files", node_id, generation)
-        files = Filesystem(number, self.knobs.short_writes)
+        apart = ROOT / METADATA_DIRECTORY if self._is_apart(node_id) else None
+        files = Filesystem(number, self.knobs.short_writes, apart)
         mode, options = Mode.STATIC, dict[str, Any]()
         if node_id in self.first_voters and first:
             mode = Mode.INITIAL_CONTROLLERS
@@ -111,6 +113,9 @@ class SimulatedCluster:
                 directory, settings=settings, segment_bytes=knobs.segment_bytes, files=files
             )
         return Disk(directory, segment_bytes=knobs.segment_bytes, files=files)
+
+    def _is_apart(self, node_id: int) -> bool:
+        return self.knobs.metadata_apart and node_id > len(self.controllers)
 
     def new_disk(self, node_id: int) -> Disk:
         """Return an empty disk with a new directory id, formatted to join the quorum."""

@@ -35,6 +35,7 @@ from kraftwreck.nodes.consensus.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
+from kraftwreck.nodes.consensus.kraft.states import Prospective
 from kraftwreck.nodes.node import Node
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
@@ -178,6 +179,7 @@ class ElectionWatch:
                 self._voted[host.id] = candidate, host.stepped_at
             elif host.id in self._support:
                 self._support[host.id] = _Support(candidate)
+                self._judge_memory(host, candidate, event)
         elif kind in ("start", "voters"):
             self._voted.pop(host.id, None)
             self._support.pop(host.id, None)
@@ -205,6 +207,22 @@ class ElectionWatch:
                 f"{host.name} becomes candidate of epoch {event.epoch}, but since its vote for"
                 f" {support.of_vote} only {sorted(granted)} of {sorted(voters)} granted it"
                 " pre-votes",
+                event,
+            )
+
+    def _judge_memory(self, host: Host, candidate: int, event: TraceEvent) -> None:
+        """F6: a node that has just voted counts no answers to its pre-votes."""
+        node = host.node
+        standing = node.replica.state if isinstance(node, Node) else None
+        if not isinstance(standing, Prospective):
+            return
+        kept = (standing.granted | standing.rejected) - {host.id}
+        if kept:
+            self._failures.add(
+                "F6",
+                self._world.now,
+                f"{host.name} still counts the pre-votes of {sorted(kept)} after its vote for"
+                f" {candidate} in epoch {event.epoch}",
                 event,
             )
 

@@ -43,9 +43,11 @@ from kraftwreck.systems.kraft.simulated.divergence_watch import DivergenceWatch
 from kraftwreck.systems.kraft.simulated.durable_logs import DurableLogs
 from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
 from kraftwreck.systems.kraft.simulated.history_watch import HistoryWatch
+from kraftwreck.systems.kraft.simulated.invented_fetches import InventedFetches
 from kraftwreck.systems.kraft.simulated.leader_counts import LeaderCounts
 from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
+from kraftwreck.systems.kraft.simulated.progress_watch import ProgressWatch
 from kraftwreck.systems.kraft.simulated.proposal_outcomes import ProposalOutcomes
 from kraftwreck.systems.kraft.simulated.proposal_watch import ProposalWatch
 from kraftwreck.systems.kraft.simulated.record_answers import RecordAnswers
@@ -93,6 +95,7 @@ class Invariants:
         self.counts = LeaderCounts(world, self.failures, self.voters)
         DivergenceWatch(world, self.failures)
         HistoryWatch(world, self.failures)
+        InventedFetches(world, self.failures)
         SessionWatch(world, self.failures)
         self.answers = AnswerWatch(world, self.failures)
         self.service = ServiceWatch(world, self.failures)
@@ -105,6 +108,7 @@ class Invariants:
             AssignmentWatch(world, self.failures)
             CrashPoints(world, self.failures)
             DeletionWatch(world, self.failures, self.records)
+            ProgressWatch(world, self.failures, self.records)
             ProposalWatch(world, self.failures)
             ProposalOutcomes(world, self.failures)
             RecordRefusals(world, self.failures, self.records, steps)

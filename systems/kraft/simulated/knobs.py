@@ -41,10 +41,12 @@ class Knobs(WorldKnobs, kw_only=True, frozen=True):
     The ``upgrade``-th controller that claims its role, and later ones, then get a request to raise
     kraft.version (0: none does). ``brokers`` are hosts beside the controllers that only observe;
     with ``through_brokers`` clients send writes to them. With ``records`` the brokers have a data
-    plane: they store the records of partitions, in files of ``record_segment_bytes``. A broker
-    handles the requests for records that arrive within ``turn`` in one step, as a real one does
-    with those of one turn of its event loop (0: each in a step of its own). With ``shells`` every
-    node runs in the shell of a real process (``systems.kraft.simulated.shells``).
+    plane: they store the records of partitions, in files of ``record_segment_bytes``. With
+    ``metadata_apart`` these brokers have their metadata on a disk of its own, which is never full
+    (``metadata.log.dir``). A broker handles the requests for records that arrive within ``turn``
+    in one step, as a real one does with those of one turn of its event loop (0: each in a step of
+    its own). With ``shells`` every node runs in the shell of a real process
+    (``systems.kraft.simulated.shells``).
     """
 
     wire: bool = False
@@ -62,6 +64,7 @@ class Knobs(WorldKnobs, kw_only=True, frozen=True):
     records: bool = False
     record_segment_bytes: int = 1 << 30
     turn: int = 0
+    metadata_apart: bool = False
     shells: bool = False
 
     @property
@@ -164,9 +167,8 @@ def draw_knobs(
         **{name: getattr(world, name) for name in _OF_THE_WORLD},
         wire=draw_below(6, seed, "knob", "wire") == 0,
         defects=pick([0, 0, 0, 0, 1, 3], seed, "defects"),
-        segment_bytes=pick([1 << 30, 1, 1_000, 4_000], seed, "segment-bytes"),
-        short_writes=pick([0, 0, 2, 20], seed, "short-writes"),
-        metadata_version=_draw_metadata_version(seed, stores),
+        **_draw_files(seed, stores=stores),
+        metadata_version=_draw_metadata_version(seed, stores=stores),
         dynamic=dynamic,
         moved=dynamic and draw_below(2, seed, "knob", "moved") == 0,
         first_voters=pick([nodes, nodes, fewest], seed, "first-voters") if dynamic else nodes,
@@ -174,7 +176,6 @@ def draw_knobs(
         auto_join=dynamic and draw_below(3, seed, "knob", "auto-join") == 0,
         brokers=hosts,
         records=stores,
-        record_segment_bytes=pick([1 << 30, 300, 1_000, 4_000], seed, "record-segment-bytes"),
         turn=pick([0, 0, 1, 500, 5_000], seed, "turn") if stores else 0,
         through_brokers=hosts > 0 and draw_below(2, seed, "knob", "through-brokers") == 0,
         node=node,
@@ -183,11 +184,21 @@ def draw_knobs(
     )
 
 
-def _draw_metadata_version(seed: int, stores: bool) -> int:
+def _draw_metadata_version(seed: int, *, stores: bool) -> int:
     """Draw a level from before eligible leader replicas, unless brokers store records."""
     if stores:
         return DEFAULT_METADATA_VERSION
     return pick([DEFAULT_METADATA_VERSION] * 3 + [BEFORE_ELR], seed, "metadata-version")
+
+
+def _draw_files(seed: int, *, stores: bool) -> dict[str, Any]:
+    """Draw the size of files, and where they are; ``stores``: brokers store records."""
+    return {
+        "segment_bytes": pick([1 << 30, 1, 1_000, 4_000], seed, "segment-bytes"),
+        "short_writes": pick([0, 0, 2, 20], seed, "short-writes"),
+        "record_segment_bytes": pick([1 << 30, 300, 1_000, 4_000], seed, "record-segment-bytes"),
+        "metadata_apart": stores and pick([True, True, True, False], seed, "metadata-apart"),
+    }
 
 
 def _draw_partitions(seed: int) -> dict[str, int]:

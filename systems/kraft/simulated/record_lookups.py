@@ -198,6 +198,7 @@ class RecordLookups:
                     least, right, which = span.start, led[1].start, "begins"
                 elif event.replica_id == CONSUMER:
                     least, right = span.hw, led[0].hw
+                    self._judge_end(host, told, led[0])
                 if not least <= told.offset <= right:
                     self._fail(
                         "D13",
@@ -219,6 +220,16 @@ class RecordLookups:
                     f"{host.name} says that the first record of {name_of(told.key)} since"
                     f" {lookup.timestamp} is at {offsets[told.key]}, not {expected}",
                 )
+
+    def _judge_end(self, host: Host, told: out.OffsetPart, partition: Partition) -> None:
+        """D13: a leader does not know the latest offset before it has committed in its epoch."""
+        own = partition.assignment.leader_epoch
+        if partition.hw < partition.epoch_start and told.leader_epoch == own:
+            self._fail(
+                "D13",
+                f"{host.name} says that {name_of(told.key)} ends at {told.offset}; its epoch {own}"
+                f" begins at {partition.epoch_start}, and it may not know of later commits",
+            )
 
     def _ended(self, host: Host, event: EpochEndsReceived, effect: out.ReplyEpochEnds) -> None:
         """D7: an epoch ends where the leader's log says."""

@@ -91,7 +91,8 @@ class RecordWatch:
     """Judges each replica of ``world``; ``lost`` are the partitions that lost records legally.
 
     ``watches`` says whether there is any broker that stores records. ``on_committed`` is called
-    with each batch when it is committed first.
+    with each batch when it is committed first, ``on_advanced`` with each leader that has raised its
+    high watermark.
     """
 
     def __init__(self, world: World, failures: Failures) -> None:
@@ -100,6 +101,7 @@ class RecordWatch:
         self.logs = RecordLogs(world, failures)
         self.lost: set[PartitionKey] = set()
         self.on_committed: list[Callable[[PartitionKey, Batch], None]] = []
+        self.on_advanced: list[Callable[[Host, Partition], None]] = []
         self._topics: dict[PartitionKey, _Topic] = {}
         self._seen: dict[tuple[int, PartitionKey], _Seen] = {}
         self._hosts = {host.id: host for host in world.hosts}
@@ -273,6 +275,9 @@ class RecordWatch:
             self._agrees(where, partition, expected)
         if before is not None:
             self._judge_entries(where, partition, before)
+            if partition.hw > before.hw:
+                for told in self.on_advanced:
+                    told(host, partition)
 
     def _elected(
         self, where: str, host: Host, node: Node, partition: Partition, expected: RecordLog

@@ -61,8 +61,9 @@ class ReplicaStates:
         """The epochs of the producers that a replica knew then."""
         self._cut: dict[Place, int] = {}
         """The lowest end of the log since then."""
-        self._unflushed: dict[Place, tuple[LogView, int, int]] = {}
-        """A log with records that are not durable: since when, and up to which offset then."""
+        self._unflushed: dict[Place, tuple[LogView, int, int, int]] = {}
+        """A log with records that are not durable: since when, up to which offset then, and the
+        time of the broker then."""
         self._opened: dict[Place, int] = {}
         """The end of the log when it was opened."""
         self._durable: dict[Place, int] = {}
@@ -87,10 +88,12 @@ class ReplicaStates:
         kind = type(effect)
         if kind is data.Truncate or kind is data.StartAt:
             log = self._note_cut(host, effect.key)
+            place = host.id, effect.key
             if log is not None:
                 self._judge_point(host, effect.key, log)
+                self._told[place] = min(log.end, self._told.get(place, log.end))
             if kind is data.StartAt:
-                self._told[host.id, effect.key] = effect.offset
+                self._told[place] = effect.offset
         elif kind is data.WriteHighWatermarks:
             replicas = replicas_on(host)
             for key, offset in effect.offsets.items():
@@ -288,17 +291,33 @@ class ReplicaStates:
                 )
 
     def _judge_flush(self, host: Host, partition: Partition) -> None:
-        """D1: no record is in memory only for longer than ``flush.ms`` says, if the disk works."""
+        """D1: no record is in memory only for longer than ``flush.ms`` says, if the disk works.
+
+        The time begins no later than the record was appended.
+        """
         place, view, settings = (host.id, partition.key), partition.log, partition.settings
         now, durable = self._world.now, partition.durability
-        if view is None or settings.flush_ms == UNLIMITED or durable.end >= view.end:
+        if view is None or durable.end >= view.end:
+            self._unflushed.pop(place, None)
+            return
+        oldest = durable.oldest
+        if settings.flush_ms == UNLIMITED and oldest is not None:
             self._unflushed.pop(place, None)
             return
         known = self._unflushed.get(place)
+        if known is not None and (known[0] is not view or durable.end >= known[2]):
+            known = None
+        if oldest is None or (known is not None and oldest > known[3]):
+            self._fail(
+                "D1",
+                f"{host.name} counts the time to the next flush of {name_of(partition.key)} from"
+                f" {oldest} us, with records that are not durable from"
+                f" {partition.with_.now if known is None else known[3]} us or earlier",
+            )
         # A full disk may have no room for an index, and a flush may wait for other work.
         troubled = host.disk.trouble is not None or host.working
-        if troubled or known is None or known[0] is not view or durable.end >= known[2]:
-            self._unflushed[place] = view, now, view.end
+        if troubled or known is None:
+            self._unflushed[place] = view, now, view.end, partition.with_.now
         elif host.waited(known[1], now, STEPS_US) > settings.flush_ms * 1000 + NO_ROOM_US:
             self._fail(
                 "D1",

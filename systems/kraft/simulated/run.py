@@ -33,6 +33,7 @@ from kraftwreck.systems.kraft.simulated.environment import SimulatedFaults
 from kraftwreck.systems.kraft.simulated.invariants import Invariants
 from kraftwreck.systems.kraft.simulated.knobs import Knobs, draw_knobs
 from kraftwreck.systems.kraft.simulated.shells import Shells
+from kraftwreck.systems.kraft.simulated.stray_removals import StrayRemovals
 from kraftwreck.systems.kraft.simulated.upgrade import Upgrade
 from kraftwreck.systems.kraft.workloads.log_client import PREFIX, key_of
 
@@ -72,6 +73,7 @@ def simulate(
         faults = SimulatedFaults(world, cluster)
         if knobs.upgrade:
             Upgrade(world, knobs.upgrade)
+        StrayRemovals(world, cluster, seed, limit)
         plant(world, cluster.controllers, seed, knobs.defects, limit)
         driver = virtual_driver(
             world,

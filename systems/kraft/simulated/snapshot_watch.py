@@ -1,7 +1,8 @@
 """Watches the files of snapshots, and the logs beside them.
 
 I19: a fetched snapshot was made by some node, and is fetched piece by piece from one leader of one
-epoch. One that was made while the log grew has the content of its image when it began. I20: the
+epoch. One that was made while the log grew has the content of its image when it began; the first
+ones are made again, while invented changes are made (:mod:`snapshot_rehearsal`). I20: the
 file is whole. I21: a log that does not begin at 0 begins at or below the end of a snapshot.
 """
 
@@ -26,6 +27,7 @@ from kraftwreck.simulation.disk_index import SnapshotId
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated import snapshot_rehearsal
 from kraftwreck.systems.kraft.simulated.binding import disk_of
 
 
@@ -38,6 +40,7 @@ class SnapshotWatch:
         self._contents: dict[SnapshotId, set[bytes]] = {}
         self._new: dict[int, tuple[SnapshotId, bytes]] = {}
         self._begun: set[tuple[int, int, bytes, int, SnapshotId]] = set()  # Downloads.
+        self._rehearsals = snapshot_rehearsal.MOST
         world.on_disk.append(self._on_disk)
         world.on_wipe.append(self._wiped)
 
@@ -139,11 +142,27 @@ class SnapshotWatch:
         if isinstance(node, Node) and node.image.stable_offset >= name[0]:
             # The image has changed while the snapshot was made, a piece at a time.
             self._judge_content(host, name, event)
+        if self._rehearsals:
+            self._rehearse(host, name, event)
+
+    def _rehearse(self, host: Host, name: SnapshotId, event: TraceEvent) -> None:
+        records = _records(disk_of(host).snapshots[name])
+        if len(snapshot_rehearsal.removals(records)) < snapshot_rehearsal.LEAST:
+            return
+        self._rehearsals -= 1
+        before, made = snapshot_rehearsal.made_again(records, self._world.now)
+        if made != before:
+            self._fail(
+                "I19",
+                f"a snapshot of the image of {event.node} at {name}, which changes between two"
+                f" pieces, has digest {made} in place of {before}",
+                event,
+            )
 
     def _judge_content(self, host: Host, name: SnapshotId, event: TraceEvent) -> None:
-        records = list(map(decode_record, data_records(disk_of(host).snapshots[name])))
+        records = _records(disk_of(host).snapshots[name])
         image = MetadataImage(indexed=False)
-        image.commit(len(records), 0, [(kind, fields) for kind, _, fields in records])
+        image.commit(len(records), 0, records)
         if image.digest() != event.detail["digest"]:
             self._fail(
                 "I19",
@@ -154,6 +173,11 @@ class SnapshotWatch:
 
     def _fail(self, kind: str, explanation: str, *events: TraceEvent) -> None:
         self._failures.add(kind, self._world.now, explanation, *events)
+
+
+def _records(content: bytes) -> list[snapshot_rehearsal.Record]:
+    found = map(decode_record, data_records(content))
+    return [(kind, fields) for kind, _, fields in found]
 
 
 def _digest(content: bytes) -> bytes:

@@ -82,14 +82,13 @@ def newcomer(name: str, choose: Choose, client: ClientState, timeout_ms: int) ->
     return "BrokerRegistration", 4, body | wrong[choose(len(wrong), "wrong")]
 
 
-def voters(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request | None:
+def voters(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
     """Request an impossible change of the voters.
 
-    It names an unknown directory, the only voter, or another cluster.
+    It names a voter's id with an unknown directory, the only voter, or another cluster. The cluster
+    may be left out.
     """
     cluster_id = client.memory.get("cluster_id")
-    if cluster_id is None:
-        return None
     ids = [*client.ids, 555]
     voter = {
         "cluster_id": (cluster_id, None, cluster_id, "another")[choose(4, "cluster")],

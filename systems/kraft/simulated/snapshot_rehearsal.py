@@ -1,0 +1,100 @@
+"""Makes the first snapshots of a run once more, of images that change meanwhile (I19).
+
+A snapshot is made a piece at a time, and has the image of when it began. It is wrong only if the
+right object changes between the right two pieces, which is rare. So the image of a snapshot is
+built again, and between two pieces all that can be removed is removed. Then a part of it comes
+back, and new objects are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.log.snapshots import data_records, header_batch
+from kraftwreck.nodes.metadata.image import MetadataImage
+from kraftwreck.nodes.metadata.record_cache import RecordCache
+from kraftwreck.nodes.metadata.snapshot import SnapshotBuilder
+from kraftwreck.nodes.protocol.records import decode_record
+
+MOST: Final = 2
+"""How many snapshots of a run are made again."""
+NEW: Final = 10_000
+"""The distance of the ids of new objects."""
+LEAST: Final = 3
+"""An image with fewer objects that can be removed waits for a later snapshot."""
+
+Record = tuple[str, dict[str, Any]]
+
+
+def removals(records: Sequence[Record]) -> list[Record]:
+    """Return records that remove what ``records`` have made, settings of topics before these."""
+    found: list[Record] = []
+    for kind, fields in reversed(records):
+        match kind:
+            case "ConfigRecord":
+                found.append((kind, fields | {"value": None}))
+            case "ClientQuotaRecord":
+                found.append((kind, fields | {"remove": True}))
+            case "TopicRecord":
+                found.append(("RemoveTopicRecord", {"topic_id": fields["topic_id"]}))
+            case "RegisterBrokerRecord":
+                names = ("broker_id", "broker_epoch")
+                found.append(("UnregisterBrokerRecord", {name: fields[name] for name in names}))
+            case "RegisterControllerRecord":
+                own = {"controller_id": fields["controller_id"]}
+                found.append(("UnregisterControllerRecord", own))
+    return found
+
+
+def additions(records: Sequence[Record]) -> list[Record]:
+    """Return records that make objects like those of ``records``, with other names."""
+    found: list[Record] = []
+    for kind, fields in records:
+        match kind:
+            case "TopicRecord":
+                other = bytes(255 - each for each in fields["topic_id"])
+                found.append((kind, {"name": f"{fields['name']}.new", "topic_id": other}))
+            case "ConfigRecord":
+                found.append((kind, fields | {"resource_name": f"{fields['resource_name']}.new"}))
+            case "RegisterBrokerRecord":
+                found.append((kind, fields | {"broker_id": fields["broker_id"] + NEW}))
+            case "RegisterControllerRecord":
+                found.append((kind, fields | {"controller_id": fields["controller_id"] + NEW}))
+    return found
+
+
+def made_again(records: Sequence[Record], seed: int) -> tuple[str, str]:
+    """Return the digests of the image of ``records``, and of a snapshot of it that is made while it
+    changes; an error of the nodes in place of the latter. ``seed`` draws between which pieces."""
+    try:
+        return _made_again(records, seed)
+    except FatalError as error:
+        return "", str(error)
+
+
+def _made_again(records: Sequence[Record], seed: int) -> tuple[str, str]:
+    image = MetadataImage(indexed=False)
+    image.commit(len(records), 0, records)
+    before = image.digest()
+    builder = SnapshotBuilder(image.freeze(), header_batch(0, 1, 1), RecordCache())
+    content = bytearray()
+    gone = removals(records)
+    at = draw_below(max(len(records) // 2, 1), seed, "piece")
+    count = 1 + draw_below(3, seed, "records")
+    # A part of the objects comes back, in their order, also to be removed once more.
+    part = [each for each in records[: len(records) // 2] if each[0] != "ProducerIdsRecord"]
+    changes = {at // count: gone, at // count + 1: [*part, *additions(records)]}
+    number = 0
+    while (piece := builder.next_piece(count)) is not None:
+        content += piece
+        changed = changes.get(number)
+        number += 1
+        if changed:
+            image.commit(image.committed_offset + len(changed), 0, changed)
+    found = [decode_record(each) for each in data_records(content)]
+    copy = MetadataImage(indexed=False)
+    copy.commit(len(found), 0, [(kind, fields) for kind, _, fields in found])
+    return before, copy.digest()
