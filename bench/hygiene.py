@@ -232,13 +232,13 @@ def seed_of(names: Sequence[str], seconds: float, number: int) -> int:
     raise AssertionError("there is no end of seeds")
 
 
-def carry_out(number: int, plain: bool) -> dict[str, Any]:
+def carry_out(number: int, plain: bool, families_first: int) -> dict[str, Any]:
     """Run one point; return its plan and what was left. Needs a machine of its own."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(TEMPORARY)], check=True)
     RUNTIME.mkdir()
     os.environ["XDG_RUNTIME_DIR"] = str(RUNTIME)
-    point = plan(number, plain)
+    point = plan(number, plain) | {"families_first": families_first}
     if not point["spark"]:
         os.environ["JAVA_HOME"] = "/nonexistent"
     where, hosts = "netns", []
@@ -337,11 +337,13 @@ def _kill(point: dict[str, Any], where: str, clusters: set[str]) -> tuple[str, s
         )
         kill_at = time.monotonic() + point["moment_ms"] / 1000
         waits = point["since"] == "ready"
-        while run.poll() is None and (waits or time.monotonic() < kill_at):
+        least = point["families_first"]
+        while run.poll() is None and (waits or time.monotonic() < kill_at or len(_seen()) < least):
             clusters |= _clusters()
             if waits and " is ready after " in (TEMPORARY / "said").read_text():
                 waits, kill_at = False, time.monotonic() + point["moment_ms"] / 1000
-            time.sleep(max(0.0, min(0.05, kill_at - time.monotonic())) if not waits else 0.05)
+            left_s = kill_at - time.monotonic()
+            time.sleep(left_s if 0 < left_s < 0.05 and not waits else 0.05)
         run.kill()
         run.wait()
         clusters |= _clusters()
@@ -365,11 +367,11 @@ def _seen() -> list[str]:
 # --- all points -----------------------------------------------------------------------------
 
 
-def run_point(number: int, plain: bool) -> dict[str, Any]:
+def run_point(number: int, plain: bool, families_first: int) -> dict[str, Any]:
     """Run one point on a machine of its own; a point that fails counts as something left."""
     own = ["unshare", "--net", "--mount", "--pid", "--ipc", "--fork", "--mount-proc"]
     command = [*own, "--kill-child", sys.executable, __file__, "--one", str(number)]
-    command += ["--plain"] if plain else []
+    command += ["--families-first", str(families_first), *(["--plain"] if plain else [])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -401,13 +403,17 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--results", type=Path, default=ROOT / "build/hygiene.jsonl")
     parser.add_argument("--plain", action="store_true", help="by an unprivileged user")
+    parser.add_argument(
+        "--families-first", type=int, default=0, metavar="N",
+        help="kill no run before N families of faults have struck",
+    )  # fmt: skip
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if ROOT.is_relative_to(TEMPORARY):
         print(f"hygiene: {ROOT} is in {TEMPORARY}, which points have empty", file=sys.stderr)
         return 254
     if options.one is not None:
-        print(json.dumps(carry_out(options.one, options.plain)))
+        print(json.dumps(carry_out(options.one, options.plain, options.families_first)))
         return 0
     known: dict[int, dict[str, Any]] = {}
     if options.results.exists():
@@ -420,7 +426,7 @@ def main() -> int:
         for number in numbers:
             if number in known:
                 continue
-            row = known[number] = run_point(number, options.plain)
+            row = known[number] = run_point(number, options.plain, options.families_first)
             results.write(json.dumps(row) + "\n")
             results.flush()
             what = "; ".join(row["left"])[:400] or "nothing left"

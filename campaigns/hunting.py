@@ -88,6 +88,7 @@ RECORDS = (
     "nodes/broker/isr_proposals.py",
     "nodes/server/clean_shutdown.py",
     "nodes/server/data_calls.py",
+    "nodes/server/log_directory.py",
     "nodes/server/partition_files.py",
     "nodes/server/record_requests.py",
     "nodes/server/replica_fetches.py",

@@ -9,7 +9,6 @@ start compares the two.
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,7 +51,7 @@ from kraftwreck.simulation.disk_index import (
 )
 from kraftwreck.simulation.disk_trouble import DiskError, DiskTrouble, Kind
 from kraftwreck.simulation.filesystem import Crash, Filesystem, Inode, Loss
-from kraftwreck.simulation.pieces import Piece
+from kraftwreck.simulation.pieces import WorkBeside
 
 __all__ = [
     "LOG",
@@ -167,10 +166,10 @@ class Disk(DiskIndex):
         "_pending",
         "_storage",
         "_torn",
+        "beside",
         "directory",
         "files",
         "findings",
-        "pieces",
         "refusal",
         "trouble",
     )
@@ -185,7 +184,7 @@ class Disk(DiskIndex):
         super().__init__(segment_bytes)
         self.directory = directory
         self.findings: list[str] = []
-        self.pieces: deque[Piece] = deque()
+        self.beside: WorkBeside | None = None
         self.refusal: str | None = None
         self.trouble: DiskTrouble | None = None
         self._damage: Damage | None = None
@@ -238,23 +237,6 @@ class Disk(DiskIndex):
             if pending is not None and self.early(pending):
                 told(pending)
             raise
-
-    def take_events(self) -> list[Any]:
-        """No operation on the metadata causes an event."""
-        return []
-
-    def begin_work(self) -> None:
-        """The metadata log needs no work beside the process."""
-
-    def work(self) -> Piece:
-        """The metadata log needs no work beside the process."""
-        raise AssertionError("no piece of work was requested")
-
-    def interrupt_work(self, draw: int) -> None:
-        """The metadata log needs no work beside the process."""
-
-    def stopped(self, effect: Any) -> None:
-        """A process that stops leaves nothing more."""
 
     def apply(self, effect: Durable) -> None:
         """Carry out ``effect`` and record it."""

@@ -91,7 +91,8 @@ class DiskWorker:
 
     def take_events(self, host: Host) -> None:
         """Let the process of the host handle the events of its disk, before any other."""
-        for event in host.disk.take_events():
+        beside = host.disk.beside
+        for event in beside.take_events() if beside is not None else ():
             _call(self.on_caused, host, event)
             host.caused.append(event)
 
@@ -99,8 +100,10 @@ class DiskWorker:
 
     def begin_piece(self, host: Host) -> int:
         """Begin the first piece of work beside the host's process; return when it is done."""
+        beside = host.disk.beside
+        assert beside is not None
         host.working = True
-        host.disk.begin_work()
+        beside.begin_work()
         host.piece_count += 1
         number = draw(self._seed, "piece", host.id, host.piece_count)
         time = self._fsync(host, number)
@@ -114,7 +117,9 @@ class DiskWorker:
 
         Raises :class:`DiskError`, and OSError if the hardware fails.
         """
-        piece = host.disk.work()
+        beside = host.disk.beside
+        assert beside is not None
+        piece = beside.work()
         host.working = False
         _call(self.on_work, host)
         self._time.fact(f"w {host.id} {host.piece_count} {type(piece.cause).__name__}")
@@ -127,8 +132,9 @@ class DiskWorker:
     def interrupt(self, host: Host) -> None:
         """Let the process die during its disk work: complete operations stay, and of those under
         way, in the process and beside it, some of their file changes."""
-        if host.working:
-            host.disk.interrupt_work(draw(self._seed, "torn piece", host.id, host.piece_count))
+        beside = host.disk.beside
+        if host.working and beside is not None:
+            beside.interrupt_work(draw(self._seed, "torn piece", host.id, host.piece_count))
         if host.busy is None:
             return
         disk = host.disk

@@ -11,7 +11,7 @@ from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.simulation.clocks import Clock
 from kraftwreck.simulation.disk_trouble import DiskTrouble, Kind
 from kraftwreck.simulation.network import Rpc
-from kraftwreck.simulation.pieces import Piece
+from kraftwreck.simulation.pieces import WorkBeside
 
 
 class Core(Protocol):
@@ -54,12 +54,12 @@ class SimulatedDisk(Protocol):
     """The disk of a host: carries out durable effects, and loses what a crash may lose.
 
     ``directory`` identifies it. ``findings`` are the faults that the last start found, ``refusal``
-    is the reason why the last start was refused because of a hardware fault. ``pieces`` is the work
-    beside the process that has not ended, in order.
+    is the reason why the last start was refused because of a hardware fault. ``beside`` is the work
+    beside the process, None if each effect is complete when it is written.
     """
 
     directory: bytes
-    pieces: deque[Piece]
+    beside: WorkBeside | None
     findings: list[str]
     refusal: str | None
     trouble: DiskTrouble | None
@@ -92,26 +92,6 @@ class SimulatedDisk(Protocol):
 
     def note(self, effect: Any) -> None:
         """Record that ``effect`` was carried out."""
-        ...
-
-    def take_events(self) -> list[Any]:
-        """Return the events that the effects written since the last call caused, in order."""
-        ...
-
-    def begin_work(self) -> None:
-        """Begin the first of the pieces."""
-        ...
-
-    def work(self) -> Piece:
-        """Carry out the first of the pieces and return it. Raises OSError if the hardware fails."""
-        ...
-
-    def interrupt_work(self, draw: int) -> None:
-        """Let the process die during the first of the pieces."""
-        ...
-
-    def stopped(self, effect: Any) -> None:
-        """Leave the disk as a process does that stops in good order. Raises OSError."""
         ...
 
     def interrupt(self, effect: Any, draw: int) -> bool:

@@ -7,12 +7,11 @@ a loss of power.
 from __future__ import annotations
 
 import copy
-from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
 from kraftwreck.simulation.disk_trouble import DiskTrouble, Kind
-from kraftwreck.simulation.pieces import Piece
+from kraftwreck.simulation.pieces import WorkBeside
 
 
 @dataclass(slots=True)
@@ -37,7 +36,7 @@ class KeyedDisk:
     def __init__(self, directory: bytes = b"") -> None:
         self.directory = directory
         self.findings: list[str] = []
-        self.pieces: deque[Piece] = deque()
+        self.beside: WorkBeside | None = None
         self.refusal: str | None = None
         self.trouble: DiskTrouble | None = None
         self._seen: dict[Any, Any] = {}
@@ -83,23 +82,6 @@ class KeyedDisk:
         self._seen[key] = copy.deepcopy(effect.value)
         if effect.flush:
             self._unflushed.clear()
-
-    def take_events(self) -> list[Any]:
-        """A written value causes no event."""
-        return []
-
-    def begin_work(self) -> None:
-        """There is no work beside the process."""
-
-    def work(self) -> Piece:
-        """There is no work beside the process."""
-        raise AssertionError("no piece of work was requested")
-
-    def interrupt_work(self, draw: int) -> None:
-        """There is no work beside the process."""
-
-    def stopped(self, effect: Any) -> None:
-        """A process that stops leaves nothing more."""
 
     def interrupt(self, effect: Put, draw: int) -> bool:
         """Let the process die during ``effect``; ``draw`` says whether it was carried out."""

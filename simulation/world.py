@@ -421,8 +421,10 @@ class World(Timeline):
     def _stopped(self, host: Host, effect: Stopped) -> None:
         """End a process that has stopped in good order."""
         self.fact(f"stopped {host.id}")
+        beside = host.disk.beside
         try:
-            host.disk.stopped(effect)
+            if beside is not None:
+                beside.stopped(effect)
         except OSError as trouble:
             self._ended_by(host, trouble)
             return
@@ -480,7 +482,8 @@ class World(Timeline):
 
     def _begin_piece(self, host: Host) -> None:
         """Begin the work beside the process, unless there is none or a piece is under way."""
-        if host.disk.pieces and not host.working:
+        beside = host.disk.beside
+        if beside is not None and beside.pieces and not host.working:
             self.schedule(self._disks.begin_piece(host), "piece", host, host.life)
 
     def _on_piece(self, host: Host, life: int, _c: Any) -> None:

@@ -11,6 +11,9 @@ import os
 import subprocess
 import sys
 
+BUSY = "KRAFTWRECK_BUSY"
+"""The environment variable that is set for the command."""
+
 LOOP = """
 import os, sys
 parent = int(sys.argv[1])
@@ -28,7 +31,8 @@ def main(arguments: list[str]) -> int:
     loop = [sys.executable, "-c", LOOP, str(os.getpid())]
     loops = [subprocess.Popen(loop) for _ in range(int(arguments[0]))]
     try:
-        return subprocess.run(arguments[1:], check=False).returncode
+        environment = {**os.environ, BUSY: arguments[0]}
+        return subprocess.run(arguments[1:], check=False, env=environment).returncode
     finally:
         for each in loops:
             each.kill()

@@ -9,10 +9,12 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from kraftwreck.harness.clusters.cluster import ClusterUnavailable
 from kraftwreck.harness.clusters.netns import probe
+from tests.busy import BUSY
 from tests.groups import Machine, longest_first, put_into_groups
 from tests.stages import run_nowhere
 
@@ -20,14 +22,19 @@ TIMED = ("cluster", "browser", "wall_clock")
 """Markers of tests that wait for things that really happen, on a machine others use, too."""
 
 NICE = os.getpriority(os.PRIO_PROCESS, 0)
-NICER = min(NICE + 5, 19)
-"""The nice values of tests that wait for other programs, and of those that only compute."""
+NICER = NICE if BUSY in os.environ else min(NICE + 5, 19)
+"""The nice values of tests that wait for other programs, and of those that only compute. Beside
+busy loops both are the same: the loops would take the share that the others give away."""
 
 HOSTS = {"five", "namespace_hosts"}
 """Fixtures that bring namespace hosts up."""
 
 MACHINE = Machine(Path(__file__).parents[1] / "build")
 """The machine, for the tests with hosts."""
+
+# Deadlines measure wall time: on a busy machine they fail a test that is right.
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -123,15 +130,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     A test that uses the shared hosts belongs to them even without its marker. A test that
     depends on the speed of other programs is tried once more before it counts as failed, and
-    pytest's summary names it.
+    pytest's summary names it; not without the plugin for that.
     """
+    again = config.pluginmanager.hasplugin("rerunfailures")
     nowhere = run_nowhere(items)
     if nowhere:
         raise pytest.UsageError(f"no stage of .ci/run runs this test: {nowhere[0]}")
     for item in items:
         if HOSTS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.cluster)
-        if any(item.get_closest_marker(marker) is not None for marker in TIMED):
+        if again and any(item.get_closest_marker(marker) is not None for marker in TIMED):
             item.add_marker(pytest.mark.flaky(reruns=1))
     put_into_groups(items)
     if hasattr(config, "workerinput"):

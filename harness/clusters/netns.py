@@ -179,7 +179,10 @@ class NetnsCluster:
                 start_new_session=True,
             )  # fmt: skip
         assert self._supervisor.stdout is not None
-        readable, _, _ = select.select([self._supervisor.stdout], [], [], _UP_TIMEOUT_S)
+        # Not select(2), which takes no descriptor above 1023: this process may have many files.
+        poll = select.poll()
+        poll.register(self._supervisor.stdout, select.POLLIN)
+        readable = poll.poll(_UP_TIMEOUT_S * 1000)
         line = self._supervisor.stdout.readline() if readable else b""
         self._supervisor.stdout.close()
         if not line:

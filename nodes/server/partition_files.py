@@ -1,35 +1,22 @@
 """The logs of user partitions on the disk of a broker: the disk effects of its data plane.
 
-A partition has the folder ``<topic>-<number>`` with its topic id in ``partition.metadata``, as in
-Kafka. The file with the id is the first one written and the first one removed, so a folder without
-it, or with the id of another topic, holds nothing of use.
+Their folders, and the checkpoints of their offsets, are those of a
+:class:`~nodes.server.log_directory.LogDirectory`.
 """
 
 from __future__ import annotations
 
-import errno
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from struct import Struct
-from threading import Lock
 from typing import Final, get_args
 
 from kraftwreck.nodes.log.batch import parse_header
 from kraftwreck.nodes.log.media import PLAIN, Media
-from kraftwreck.nodes.log.partition.checkpoints import (
-    HIGH_WATERMARKS,
-    LOG_STARTS,
-    PARTITION_METADATA,
-    RECOVERY_POINTS,
-    TopicPartition,
-    read_offsets,
-    read_topic_id,
-    write_offsets,
-    write_topic_id,
-)
+from kraftwreck.nodes.log.partition.checkpoints import TopicPartition
 from kraftwreck.nodes.log.partition.partition_log import Extent, Flush, PartitionLog, Slice
 from kraftwreck.nodes.log.partition.producer_snapshot import ProducerEntry
 from kraftwreck.nodes.log.partition.settings import LogSettings
@@ -39,6 +26,7 @@ from kraftwreck.nodes.replication.events import AppendFailed, LogFlushed, LogOpe
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey, batch_of
 from kraftwreck.nodes.replication.producers import KEPT
 from kraftwreck.nodes.server.disk_worker import Elsewhere, at_once
+from kraftwreck.nodes.server.log_directory import NO_ROOM, LogDirectory
 from kraftwreck.nodes.server.outgoing import FilePart
 
 DiskEffect = (
@@ -63,7 +51,6 @@ _SEQUENCES: Final = 1 << 31
 _LARGEST_TIMESTAMP: Final = -3
 INLINE_BYTES: Final = 32 << 10
 """More bytes are sent from their file, without a copy in memory."""
-_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class _Replica:
@@ -191,13 +178,12 @@ class PartitionFiles:
         orderly: bool = False,
         elsewhere: Elsewhere = at_once,
     ) -> None:
-        self._directory = directory
+        self._directory = LogDirectory(directory, media)
         self._elsewhere = elsewhere
         self._busy: dict[PartitionKey, list[DiskEffect]] = {}
         """Logs that are being opened or removed, with the effects that wait for that."""
         self._opening: set[PartitionKey] = set()
         self._removing: dict[PartitionKey, TopicPartition] = {}
-        self._locks = {name: Lock() for name in (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_STARTS)}
         self._told: list[DiskEvent] = []
         self.tell: Callable[[list[DiskEvent]], None] | None = None
         """Takes the events of work elsewhere, all of one piece together: what they cause comes
@@ -209,17 +195,14 @@ class PartitionFiles:
         self.full: set[PartitionKey] = set()
         """Logs for whose batches there was no room in the step that is being carried out."""
         self._replicas: dict[PartitionKey, _Replica] = {}
-        self._watermarks = self._read(HIGH_WATERMARKS)
-        self._points = self._read(RECOVERY_POINTS)
-        self._starts = self._read(LOG_STARTS)
 
     @property
     def unremoved(self) -> list[PartitionKey]:
-        """The logs whose removal waits for other work on them."""
+        """The logs that are being removed, or will be when other work on them has ended."""
         return [
             key
             for key, waiting in self._busy.items()
-            if any(isinstance(effect, data.RemoveLog) for effect in waiting)
+            if key in self._removing or any(isinstance(each, data.RemoveLog) for each in waiting)
         ]
 
     def carry_out_all(self, effects: Iterable[object]) -> list[DiskEvent]:
@@ -260,22 +243,13 @@ class PartitionFiles:
                 self._replicas[effect.key].log.write_epochs(effect.entries)
             case data.WriteHighWatermarks():
                 for key, offset in effect.offsets.items():
-                    self._watermarks[self._replicas[key].name] = offset
-                self._elsewhere(self._write_watermarks, _nothing)
+                    self._directory.high_watermarks[self._replicas[key].name] = offset
+                self._elsewhere(self._directory.write_high_watermarks, _nothing)
         return self._take_told()
 
     def keep(self, keys: Collection[PartitionKey]) -> None:
         """Remove the logs that are of none of ``keys``: they went elsewhere in the meantime."""
-        self._elsewhere(partial(self._remove_others, keys), _nothing)
-
-    def _remove_others(self, keys: Collection[PartitionKey]) -> None:
-        for folder in self._media.names(self._directory):
-            topic, _, number = folder.rpartition("-")
-            if not topic or not (number.isascii() and number.isdecimal()):
-                continue
-            topic_id = read_topic_id(self._directory / folder, self._media)
-            if topic_id is not None and (topic_id, int(number)) not in keys:
-                self._empty((topic, int(number)))
+        self._elsewhere(partial(self._directory.remove_others, keys), _nothing)
 
     def read(self, key: PartitionKey, wanted: data.Slice, limit: int) -> bytes | FilePart:
         """Return the records that an answer to a Fetch names: at least a batch, or up to ``limit``.
@@ -337,24 +311,13 @@ class PartitionFiles:
         """
         for replica in self._replicas.values():
             replica.log.close()
-            self._points[replica.name] = replica.log.end_offset
-        self._write(RECOVERY_POINTS, self._points)
+            self._directory.recovery_points[replica.name] = replica.log.end_offset
+        self._directory.close()
         self._replicas.clear()
-        left = any(self._is_there(key[0], name) for key, name in self._removing.items())
+        left = any(self._directory.has(key[0], name) for key, name in self._removing.items())
         return not left and (self._orderly or not self._opening)
 
     # --- inside -----------------------------------------------------------------------------
-
-    def _read(self, name: str) -> dict[TopicPartition, int]:
-        return read_offsets(self._directory / name, self._media)
-
-    def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:
-        """Replace a checkpoint by what the offsets are once no other thread writes it."""
-        with self._locks[name]:
-            write_offsets(self._directory / name, offsets.copy(), self._media)
-
-    def _folder(self, name: TopicPartition) -> Path:
-        return self._directory / f"{name[0]}-{name[1]}"
 
     def _open(self, key: PartitionKey) -> None:
         replica = self._replicas.get(key)
@@ -370,14 +333,14 @@ class PartitionFiles:
 
     def _load(self, topic_id: bytes, replica: _Replica) -> _Replica:
         """Recover a log; not on the loop, and nothing else knows it meanwhile."""
-        name = replica.name
-        self._prepare(name, topic_id)
+        directory, name = self._directory, replica.name
+        directory.prepare(name, topic_id)
         replica.log = PartitionLog(
-            self._folder(name),
+            directory.folder(name),
             replica.entries,
             self._settings,
-            self._starts.get(name, 0),
-            None if self._orderly else self._points.get(name, 0),
+            directory.log_starts.get(name, 0),
+            None if self._orderly else directory.recovery_points.get(name, 0),
             self._media,
         )
         replica.rebuild()
@@ -411,7 +374,8 @@ class PartitionFiles:
 
     def _tell_opened(self, key: PartitionKey, replica: _Replica) -> None:
         replica.cuts = 0
-        self._told.append(replica.opened(key, self._watermarks.get(replica.name, 0)))
+        high_watermark = self._directory.high_watermarks.get(replica.name, 0)
+        self._told.append(replica.opened(key, high_watermark))
         self._told += (_closed(key, each) for each in replica.log.extents[:-1])
 
     def _shape(self, effect: data.ShapeLog) -> None:
@@ -424,50 +388,14 @@ class PartitionFiles:
             index_interval_bytes=own.index_interval_bytes if interval is None else interval,
         )
 
-    def _prepare(self, name: TopicPartition, topic_id: bytes) -> None:
-        """Let the folder exist with the id of the topic; what another topic left there goes."""
-        folder = self._folder(name)
-        self._media.make_directory(folder)
-        if read_topic_id(folder, self._media) == topic_id:
-            return
-        self._empty(name)
-        write_topic_id(folder, topic_id, self._media)
-
-    def _empty(self, name: TopicPartition) -> None:
-        """Forget the offsets of a partition, durably, and remove its files, that of its id first.
-
-        The offsets go before the files: they must never be those of another log.
-        """
-        for file, offsets in (
-            (RECOVERY_POINTS, self._points),
-            (LOG_STARTS, self._starts),
-            (HIGH_WATERMARKS, self._watermarks),
-        ):
-            if offsets.pop(name, None) is not None:
-                self._write(file, offsets)
-        folder = self._folder(name)
-        self._media.unlink(folder / PARTITION_METADATA)
-        self._media.fsync_directory(folder)
-        for entry in self._media.names(folder):
-            self._media.unlink(folder / entry)
-        self._media.fsync_directory(folder)
-
     def _remove(self, key: PartitionKey) -> None:
         replica = self._replicas.pop(key, None)
         if replica is not None:
             replica.log.discard()
             self._busy[key] = []
             self._removing[key] = replica.name
-            work = partial(self._empty_of, key[0], replica.name)
+            work = partial(self._directory.remove, key[0], replica.name)
             self._elsewhere(work, lambda _: self._free(key))
-
-    def _empty_of(self, topic_id: bytes, name: TopicPartition) -> None:
-        """Remove the files of a partition, unless a new topic of the same name has its folder."""
-        if self._is_there(topic_id, name):
-            self._empty(name)
-
-    def _is_there(self, topic_id: bytes, name: TopicPartition) -> bool:
-        return read_topic_id(self._folder(name), self._media) == topic_id
 
     def _append(self, effect: data.Append) -> list[DiskEvent]:
         if effect.key in self.full:
@@ -481,7 +409,7 @@ class PartitionFiles:
             log.append(content, [parse_header(content)])
             replica.note(batch)
         except OSError as error:
-            if error.errno not in _NO_ROOM:
+            if error.errno not in NO_ROOM:
                 raise
             self.full.add(effect.key)
             events.append(AppendFailed(effect.key, log.end_offset))
@@ -501,7 +429,7 @@ class PartitionFiles:
         try:
             flush = replica.log.flush()
         except OSError as error:
-            if error.errno not in _NO_ROOM:
+            if error.errno not in NO_ROOM:
                 raise
             # A later one covers this, too.
             self._elsewhere(_no_work, lambda _: end(None))
@@ -519,48 +447,36 @@ class PartitionFiles:
             point = replica.log.recovery_point
             self._told.append(LogFlushed(key, number, replica.cuts, point))
             self._say_told()
-        if self._points.get(replica.name, 0) < replica.log.recovery_point:
-            self._points[replica.name] = replica.log.recovery_point
-            self._elsewhere(self._write_points, _nothing)
-
-    def _write_points(self) -> None:
-        self._write_if_room(RECOVERY_POINTS, self._points)
-
-    def _write_watermarks(self) -> None:
-        self._write_if_room(HIGH_WATERMARKS, self._watermarks)
-
-    def _write_if_room(self, name: str, offsets: dict[TopicPartition, int]) -> None:
-        """Replace a checkpoint that may lag behind; on a full disk the old one stays."""
-        try:
-            self._write(name, offsets)
-        except OSError as error:
-            if error.errno not in _NO_ROOM:
-                raise
+        points = self._directory.recovery_points
+        if points.get(replica.name, 0) < replica.log.recovery_point:
+            points[replica.name] = replica.log.recovery_point
+            self._elsewhere(self._directory.write_recovery_points, _nothing)
 
     def _truncate(self, key: PartitionKey, end_offset: int) -> None:
         replica = self._replicas[key]
         # The batch that the offset is inside of goes, too.
-        self._lower_point(replica.name, replica.log.truncated_end(end_offset))
+        end = replica.log.truncated_end(end_offset)
+        self._directory.lower_recovery_point(replica.name, end)
         replica.log.truncate(end_offset)
         replica.cuts += 1
         replica.rebuild()
 
     def _restart(self, key: PartitionKey, offset: int) -> None:
-        replica = self._replicas[key]
-        self._lower_point(replica.name, 0)
-        if offset < self._starts.get(replica.name, 0):
+        directory, replica = self._directory, self._replicas[key]
+        directory.lower_recovery_point(replica.name, 0)
+        if offset < directory.log_starts.get(replica.name, 0):
             # A checkpoint above the log's end would be taken for its start.
-            self._set_start(replica.name, offset)
+            directory.set_log_start(replica.name, offset)
         replica.log.restart(offset)
         replica.cuts += 1
         replica.rebuild()
-        self._set_start(replica.name, offset)
+        directory.set_log_start(replica.name, offset)
 
     def _delete(self, key: PartitionKey, start_offset: int) -> None:
         replica = self._replicas[key]
         # The checkpoint first: a log that begins later than it says is correct, and one that begins
         # earlier again would show deleted records.
-        self._set_start(replica.name, start_offset)
+        self._directory.set_log_start(replica.name, start_offset)
         garbage = replica.log.delete_below(start_offset)
         if garbage:
             self._elsewhere(partial(self._unlink, garbage), _nothing)
@@ -568,13 +484,3 @@ class PartitionFiles:
     def _unlink(self, paths: Iterable[Path]) -> None:
         for path in paths:
             self._media.unlink(path)
-
-    def _set_start(self, name: TopicPartition, offset: int) -> None:
-        self._starts[name] = offset
-        self._write(LOG_STARTS, self._starts)
-
-    def _lower_point(self, name: TopicPartition, offset: int) -> None:
-        """Let the stored recovery point be at most ``offset``, durably."""
-        if self._points.get(name, 0) > offset:
-            self._points[name] = offset
-            self._write(RECOVERY_POINTS, self._points)

@@ -74,7 +74,7 @@ def test_nothing_stays_when_the_control_process_is_killed(
     if ROOT.is_relative_to("/tmp"):
         pytest.skip("points have an empty /tmp, and this checkout is there")
     results = tmp_path / "points.jsonl"
-    points = ["--points", "1", "--first", str(point)]
+    points = ["--points", "1", "--first", str(point), "--families-first", "3"]
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *points, "--results", str(results)],
         capture_output=True,
@@ -85,4 +85,4 @@ def test_nothing_stays_when_the_control_process_is_killed(
     assert (row["way"], row["left"]) == (way, [])
     assert done.returncode == 0
     assert row["killed"] == "killed"
-    assert len(row["faults_seen"]) > 2, "or nothing was tried"
+    assert len(row["faults_seen"]) >= 3, "or nothing was tried"

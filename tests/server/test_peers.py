@@ -351,7 +351,7 @@ def test_unanswered_requests_may_have_been_carried_out(answer: str | None) -> No
         async with Remote({"BrokerHeartbeat": answer}) as here:
             inbox = Inbox()
             ways = calls(inbox)
-            ways.send(heartbeat(1, here.endpoint, timeout_ms=100))
+            ways.send(heartbeat(1, here.endpoint, timeout_ms=2_000))
             assert await told(inbox) == ApiResponseReceived(2, 1, None, sent=True)
             await ways.close()
 

@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 
 from kraftwreck.nodes.consensus.effects import FatalError
-from kraftwreck.nodes.log.partition.checkpoints import PARTITION_METADATA, TopicPartition
+from kraftwreck.nodes.log.partition.checkpoints import (
+    LOG_STARTS,
+    PARTITION_METADATA,
+    TopicPartition,
+)
 from kraftwreck.nodes.log.partition.partition_log import PartitionLog
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as out
+from kraftwreck.nodes.server.log_directory import LogDirectory
 from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.simulation.disk import ROOT
 from kraftwreck.simulation.disk_trouble import DiskError
@@ -73,21 +78,21 @@ def _point_after_the_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     def truncate(self: PartitionFiles, key: Any, end_offset: int) -> None:
         replica = self._replicas[key]
         replica.log.truncate(end_offset)
-        self._lower_point(replica.name, replica.log.end_offset)
+        self._directory.lower_recovery_point(replica.name, replica.log.end_offset)
 
     monkeypatch.setattr(PartitionFiles, "_truncate", truncate)
 
 
 def _start_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The start of a removed log stays in its checkpoint."""
-    empty = PartitionFiles._empty
+    empty = LogDirectory.empty
 
-    def forgetful(self: PartitionFiles, name: TopicPartition) -> None:
-        start = self._starts.get(name, 0)
+    def forgetful(self: LogDirectory, name: TopicPartition) -> None:
+        start = self.log_starts.get(name, 0)
         empty(self, name)
-        self._set_start(name, start)
+        self.set_log_start(name, start)
 
-    monkeypatch.setattr(PartitionFiles, "_empty", forgetful)
+    monkeypatch.setattr(LogDirectory, "empty", forgetful)
 
 
 def _cut_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +116,7 @@ def _id_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _deletion_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PartitionFiles, "_set_start", lambda self, name, offset: None)
+    monkeypatch.setattr(LogDirectory, "set_log_start", lambda self, name, offset: None)
 
 
 @pytest.mark.parametrize(
@@ -308,3 +313,14 @@ def test_an_error_of_a_watch_is_no_error_of_a_disk(watches: str, error: Exceptio
         world._disks.carry_out(run.host)
         world._disks.end_piece(run.host)
     assert raised.value.__cause__ is error
+
+
+def test_a_copy_has_a_checkpoint_that_is_not_durable_yet() -> None:
+    """Its temporary file has the new name; the directory was not flushed, as after an error."""
+    files = Filesystem()
+    files.make_directory(ROOT)
+    files.open(ROOT / f"{LOG_STARTS}.tmp")
+    files.rename(ROOT / f"{LOG_STARTS}.tmp", ROOT / LOG_STARTS)
+    copy = Copies(files, "t", KEY).copy()
+    copy.fsync_directory(ROOT)
+    assert copy.names(ROOT) == [LOG_STARTS]

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from kraftwreck.nodes.replication import effects as data
-from kraftwreck.nodes.replication.events import FetchPart, FetchReceived, Settings
+from kraftwreck.nodes.replication.events import (
+    FetchPart,
+    FetchReceived,
+    ProduceReceived,
+    Settings,
+    Together,
+)
 from kraftwreck.nodes.replication.headers import PartitionKey
 from kraftwreck.nodes.replication.in_sync import Remote
 from kraftwreck.simulation.failures import Failures
@@ -139,11 +145,12 @@ class Leading:
 
     def fetch(
         self, now: int, offset: int, epoch: int = -1, *, caught_up: int | None = None,
-        proposes: bool = False, refuses: bool = False,
+        proposes: bool = False, refuses: bool = False, together: bool = False,
     ) -> list[str]:  # fmt: skip
         """Let the follower fetch; return the rules that are broken so far.
 
-        ``caught_up`` replaces what the leader makes of the fetch.
+        ``caught_up`` replaces what the leader makes of the fetch. With ``together`` the same step
+        handles a produce after it.
         """
         self.leader.with_.now = now
         event = FetchReceived(1, (FetchPart(KEY, offset, 100, 3, epoch),), FOLLOWER, 7)
@@ -155,7 +162,8 @@ class Leading:
             self.remote.caught_up = caught_up
         if proposes:
             self.in_sync.pending = pending(4, FOLLOWER)
-        self.world.on_step[0](self.host, event)
+        produce = ProduceReceived(2, 1, 1_000, ())
+        self.world.on_step[0](self.host, Together((event, produce)) if together else event)
         return self.broken
 
 
@@ -170,6 +178,13 @@ def test_a_follower_behind_that_counts_as_caught_up_breaks_d9(monkeypatch: Patch
     leader = Leading(monkeypatch)
     leader.fetch(1_000, 4)
     assert leader.fetch(2_000, 9, caught_up=2_000) == ["D9"]
+
+
+def test_a_step_may_append_after_a_fetch(monkeypatch: Patch) -> None:
+    leader = Leading(monkeypatch)
+    leader.fetch(1_000, 4)
+    assert leader.fetch(2_000, 9, caught_up=2_000, together=True) == []
+    assert leader.fetch(3_000, 9, caught_up=3_000) == ["D9"]
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(4, 1), (5, 2), (6, 2), (10, 3), (0, 1), (6, 3)])

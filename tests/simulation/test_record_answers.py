@@ -12,7 +12,7 @@ from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication.events import ListOffsetsReceived
 from kraftwreck.nodes.replication.partition import LATEST
 from kraftwreck.simulation.failures import Failures
-from kraftwreck.systems.kraft.simulated import record_answers
+from kraftwreck.systems.kraft.simulated import record_answers, replica_positions
 
 pytestmark = pytest.mark.interpreted
 
@@ -27,14 +27,16 @@ def test_the_step_that_answers_may_take_newer_metadata_afterwards(
     failures = Failures()
     world: Any = SimpleNamespace(now=0, on_emit=[])
     watch: Any = SimpleNamespace(on_committed=[])
-    host: Any = SimpleNamespace(id=4, name="b1")
-    partition: Any = SimpleNamespace(assignment=SimpleNamespace(leader_epoch=7))
+    host: Any = SimpleNamespace(id=4, life=1, name="b1")
+    assignment = SimpleNamespace(leader_epoch=7)
+    partition: Any = SimpleNamespace(assignment=assignment, hw=0, log=None)
     traffic = SimpleNamespace(on_request=[], on_answer=[])
     monkeypatch.setattr(record_answers, "record_traffic", lambda world: traffic)
-    monkeypatch.setattr(record_answers, "replicas_on", lambda host: {KEY: partition})
-    answers = record_answers.RecordAnswers(world, failures, watch)
+    monkeypatch.setattr(replica_positions, "replicas_on", lambda host: {KEY: partition})
+    positions = replica_positions.ReplicaPositions(world)
+    answers = record_answers.RecordAnswers(world, failures, watch, positions)
     for epoch in (7, 8, 9):
-        partition.assignment.leader_epoch = epoch
+        assignment.leader_epoch = epoch
         world.on_emit[0](host)
     event = ListOffsetsReceived(1, ((KEY, LATEST, named),))
     effect = out.ReplyListOffsets(1, (out.OffsetPart(KEY, NONE),))

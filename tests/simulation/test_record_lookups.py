@@ -17,7 +17,7 @@ from kraftwreck.nodes.replication.headers import Batch
 from kraftwreck.nodes.replication.partition import EARLIEST, LATEST, Appended, Partition
 from kraftwreck.nodes.replication.sessions import Session, Sessions
 from kraftwreck.simulation.failures import Failures
-from kraftwreck.systems.kraft.simulated import record_lookups
+from kraftwreck.systems.kraft.simulated import record_lookups, replica_positions
 from tests.simulation.test_record_rules import Patch, fail_unless_broken
 
 
@@ -122,7 +122,8 @@ class Judged:
         self.disk, self.log = (SimpleNamespace(start=2, end=20) for _ in range(2))
         epoch = SimpleNamespace(leader_epoch=0)
         self.leader = SimpleNamespace(
-            key=KEY, hw=10, leading=True, log=self.log, assignment=epoch, epoch_start=0
+            key=KEY, hw=10, leading=True, log=self.log, assignment=epoch, epoch_start=0,
+            in_sync=SimpleNamespace(isr=(4,), pending=None),
         )  # fmt: skip
         data = SimpleNamespace(core=SimpleNamespace(partitions={KEY: self.leader}))
         image = SimpleNamespace(stable=SimpleNamespace(topics={}))
@@ -134,11 +135,12 @@ class Judged:
         full = SimpleNamespace(logs=SimpleNamespace(full=()))
         outlets = SimpleNamespace(on_answer=[])
         monkeypatch.setattr(record_lookups, "record_traffic", lambda world: outlets)
-        monkeypatch.setattr(record_lookups, "replicas_on", lambda host: {KEY: self.leader})
+        monkeypatch.setattr(replica_positions, "replicas_on", lambda host: {KEY: self.leader})
         monkeypatch.setattr(record_lookups, "disk_of_records", lambda host: full)
         monkeypatch.setattr(record_lookups, "_end_of", lambda *of: (0, 20))
         steps: Any = SimpleNamespace(states=lambda host, key, log: iter((log,)))
-        self.lookups = record_lookups.RecordLookups(world, self.failures, watch, steps)
+        positions = replica_positions.ReplicaPositions(world)
+        self.lookups = record_lookups.RecordLookups(world, self.failures, watch, steps, positions)
         self.stepped[0](self.host)
 
     def step(self, hw: int, start: int) -> None:

@@ -13,7 +13,7 @@ import pytest
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.nodes.log.partition.partition_log import Flush, PartitionLog
 from kraftwreck.nodes.log.partition.settings import LogSettings
-from kraftwreck.nodes.protocol.errors import NONE, NOT_ENOUGH_REPLICAS, OFFSET_NOT_AVAILABLE
+from kraftwreck.nodes.protocol.errors import NONE, NOT_ENOUGH_REPLICAS
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication import following, producers
 from kraftwreck.nodes.replication.events import (
@@ -22,7 +22,6 @@ from kraftwreck.nodes.replication.events import (
     Assignment,
     DeleteRecordsReceived,
     FetchReceived,
-    ListOffsetsReceived,
     Settings,
 )
 from kraftwreck.nodes.replication.flushing import Durability
@@ -30,15 +29,19 @@ from kraftwreck.nodes.replication.following import Following
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 from kraftwreck.nodes.replication.in_sync import InSync
 from kraftwreck.nodes.replication.log_view import LogView
-from kraftwreck.nodes.replication.partition import CONSUMER, LATEST, Appended, Partition
+from kraftwreck.nodes.replication.partition import CONSUMER, Appended, Partition
 from kraftwreck.nodes.replication.producers import Producers
 from kraftwreck.nodes.replication.replicas import Replicas
 from kraftwreck.nodes.replication.requests import Fetching, Producing
 from kraftwreck.nodes.replication.sessions import Sessions
+from kraftwreck.nodes.server.log_directory import LogDirectory
 from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.filesystem import Filesystem
-from kraftwreck.systems.kraft.simulated import cluster, deletion_watch, record_refusals
+from kraftwreck.systems.kraft.simulated import (
+    cluster,
+    deletion_watch,
+)
 from kraftwreck.systems.kraft.simulated.binding import kraft_world
 from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
@@ -226,7 +229,7 @@ def says_an_earlier_end(patch: Patch) -> None:
 
 
 def keeps_the_recovery_point(patch: Patch) -> None:
-    patch.setattr(PartitionFiles, "_lower_point", lambda *_: None)
+    patch.setattr(LogDirectory, "lower_recovery_point", lambda *_: None)
 
 
 def stores_points_before_it_flushes(patch: Patch) -> None:
@@ -234,8 +237,8 @@ def stores_points_before_it_flushes(patch: Patch) -> None:
 
     def planted(self: PartitionFiles, key: PartitionKey, number: int) -> None:
         replica = self._replicas[key]
-        self._points[replica.name] = replica.log.end_offset
-        self._elsewhere(self._write_points, lambda _: None)
+        self._directory.recovery_points[replica.name] = replica.log.end_offset
+        self._elsewhere(self._directory.write_recovery_points, lambda _: None)
         flush(self, key, number)
 
     patch.setattr(PartitionFiles, "_flush", planted)
@@ -400,30 +403,6 @@ def test_a_flush_waits_for_a_full_disk() -> None:
     world.now += SECOND
     states._judge_flush(host, partition)
     assert [failure.type for failure in failures.items] == ["D1"]
-
-
-@pytest.mark.parametrize("hw", [7, 9])
-def test_an_end_may_be_unknown_before_the_rest_of_a_step(hw: int, monkeypatch: Patch) -> None:
-    """D16: the step that refused the request may raise the high watermark after that."""
-    key, failures = (bytes(16), 0), Failures()
-    world: Any = SimpleNamespace(now=0, on_emit=[])
-    host: Any = SimpleNamespace(id=4, name="b1")
-    epoch = SimpleNamespace(leader_epoch=3)
-    leader = SimpleNamespace(leading=True, log=(), hw=7, epoch_start=7, assignment=epoch)
-    leader.in_sync = SimpleNamespace(isr=(4,), pending=None)
-    traffic = SimpleNamespace(on_answer=[])
-    monkeypatch.setattr(record_refusals, "record_traffic", lambda world: traffic)
-    monkeypatch.setattr(record_refusals, "replicas_on", lambda host: {key: leader})
-    unused: Any = None
-    refusals = record_refusals.RecordRefusals(world, failures, unused, unused)
-    world.on_emit[0](host)
-    leader.hw = hw
-    world.on_emit[0](host)
-    event = ListOffsetsReceived(1, ((key, LATEST, -1),))
-    message: Any = SimpleNamespace(call=SimpleNamespace(event=event))
-    answer = out.ReplyListOffsets(1, (out.OffsetPart(key, OFFSET_NOT_AVAILABLE),))
-    refusals.answered(host, message, answer, {})
-    assert [failure.type for failure in failures.items] == (["D16"] if hw == 7 else [])
 
 
 def test_a_log_without_room_is_judged_once_its_core_knows() -> None:

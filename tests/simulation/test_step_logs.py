@@ -9,6 +9,7 @@ import pytest
 
 from kraftwreck.nodes.protocol.errors import (
     NONE,
+    OFFSET_NOT_AVAILABLE,
     OFFSET_OUT_OF_RANGE,
     OUT_OF_ORDER_SEQUENCE_NUMBER,
 )
@@ -17,13 +18,20 @@ from kraftwreck.nodes.replication.events import (
     EpochEndsReceived,
     FetchPart,
     FetchReceived,
+    ListOffsetsReceived,
     ProduceReceived,
 )
 from kraftwreck.nodes.replication.headers import Batch
+from kraftwreck.nodes.replication.partition import LATEST
 from kraftwreck.simulation.failures import Failures
-from kraftwreck.systems.kraft.simulated import record_lookups, record_refusals
+from kraftwreck.systems.kraft.simulated import (
+    record_lookups,
+    record_refusals,
+    replica_positions,
+)
 from kraftwreck.systems.kraft.simulated.per_second import PerSecond
 from kraftwreck.systems.kraft.simulated.record_logs import RecordLog
+from kraftwreck.systems.kraft.simulated.replica_positions import ReplicaPositions
 from kraftwreck.systems.kraft.simulated.step_logs import StepLogs
 
 pytestmark = pytest.mark.interpreted
@@ -58,12 +66,12 @@ class Leader:
         traffic = SimpleNamespace(on_answer=[])
         for module in (record_lookups, record_refusals):
             patch.setattr(module, "record_traffic", lambda world: traffic)
-            patch.setattr(module, "replicas_on", lambda host: {KEY: partition})
             patch.setattr(module, "disk_of_records", lambda host: full)
-        steps = StepLogs(world, logs)
+        patch.setattr(record_refusals, "replicas_on", lambda host: {KEY: partition})
+        steps, positions = StepLogs(world, logs), ReplicaPositions(world)
         watch: Any = SimpleNamespace(logs=logs)
-        record_lookups.RecordLookups(world, self.failures, watch, steps)
-        record_refusals.RecordRefusals(world, self.failures, watch, steps)
+        record_lookups.RecordLookups(world, self.failures, watch, steps, positions)
+        record_refusals.RecordRefusals(world, self.failures, watch, steps, positions)
         self.world, self.logs, self.traffic = world, logs, traffic
 
     def step(self) -> None:
@@ -165,6 +173,34 @@ def test_a_fetch_beyond_the_log_diverged_when_it_was_answered(leader: Leader, wa
     assert leader.answers(event, out.ReplyFetch(1, NONE, 0, 1, (part,))) == (
         [] if waited else ["D7"]
     )
+
+
+@pytest.mark.parametrize("hw", [7, 9])
+def test_an_end_may_be_unknown_before_the_rest_of_a_step(
+    hw: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D16: the step that refused the request may raise the high watermark after that."""
+    failures = Failures()
+    world: Any = SimpleNamespace(now=0, on_emit=[])
+    host: Any = SimpleNamespace(id=4, life=1, name="b1")
+    epoch, log = SimpleNamespace(leader_epoch=3), SimpleNamespace(start=0, end=9)
+    leader = SimpleNamespace(leading=True, log=log, hw=7, epoch_start=7, assignment=epoch)
+    leader.in_sync = SimpleNamespace(isr=(4,), pending=None)
+    traffic = SimpleNamespace(on_answer=[])
+    monkeypatch.setattr(record_refusals, "record_traffic", lambda world: traffic)
+    for module in (record_refusals, replica_positions):
+        monkeypatch.setattr(module, "replicas_on", lambda host: {KEY: leader})
+    unused: Any = None
+    positions = ReplicaPositions(world)
+    refusals = record_refusals.RecordRefusals(world, failures, unused, unused, positions)
+    world.on_emit[0](host)
+    leader.hw = hw
+    world.on_emit[0](host)
+    event = ListOffsetsReceived(1, ((KEY, LATEST, -1),))
+    message: Any = SimpleNamespace(call=SimpleNamespace(event=event))
+    answer = out.ReplyListOffsets(1, (out.OffsetPart(KEY, OFFSET_NOT_AVAILABLE),))
+    refusals.answered(host, message, answer, {})
+    assert [failure.type for failure in failures.items] == (["D16"] if hw == 7 else [])
 
 
 def test_counts_begin_again_with_each_second() -> None:

@@ -11,7 +11,7 @@ from kraftwreck.nodes.protocol.errors import KAFKA_STORAGE_ERROR, NONE, REQUEST_
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication.events import ProduceReceived
 from kraftwreck.simulation.failures import Failures
-from kraftwreck.systems.kraft.simulated import wait_watch
+from kraftwreck.systems.kraft.simulated import replica_positions, wait_watch
 from tests.replication.world import batch
 
 pytestmark = pytest.mark.interpreted
@@ -30,6 +30,7 @@ class Led:
             hw=5,
             log=SimpleNamespace(start=0, end=7),
             assignment=SimpleNamespace(leader_epoch=3),
+            in_sync=SimpleNamespace(isr=(4,), pending=None),
         )
         self.host: Any = SimpleNamespace(id=4, life=1, name="b1")
         world: Any = SimpleNamespace(now=0, on_step=[], on_emit=[])
@@ -37,11 +38,13 @@ class Led:
         self.traffic = SimpleNamespace(on_answer=[])
         disk = SimpleNamespace(logs=SimpleNamespace(full=set()))
         patch.setattr(wait_watch, "record_traffic", lambda world: self.traffic)
-        patch.setattr(wait_watch, "replicas_on", lambda host: {KEY: self.leader})
+        for module in (replica_positions, wait_watch):
+            patch.setattr(module, "replicas_on", lambda host: {KEY: self.leader})
         patch.setattr(wait_watch, "disk_of_records", lambda host: disk)
         log = SimpleNamespace(batches=[SENT.placed(6, 3)] if room else [])
         logs: Any = SimpleNamespace(of=lambda host, key: log)
-        wait_watch.WaitWatch(world, self.failures, logs)
+        positions = replica_positions.ReplicaPositions(world)
+        wait_watch.WaitWatch(world, self.failures, logs, positions)
         self.event = ProduceReceived(1, -1, 1000, ((KEY, SENT),))
         self.steps(1)
         self.world.on_step[0](self.host, self.event)

@@ -9,12 +9,7 @@ from typing import Any
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.consensus.recovered import Recovered
 from kraftwreck.nodes.draw import draw
-from kraftwreck.nodes.log.format import (
-    DEFAULT_METADATA_VERSION,
-    InitialVoter,
-    Mode,
-    format_directory,
-)
+from kraftwreck.nodes.log.format import InitialVoter, Mode, format_directory
 from kraftwreck.nodes.log.layout import METADATA_DIRECTORY
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.node import Node
@@ -91,22 +86,27 @@ class SimulatedCluster:
         number = draw(self._seed, "files", node_id, generation)
         apart = ROOT / METADATA_DIRECTORY if self._is_apart(node_id) else None
         files = Filesystem(number, self.knobs.short_writes, apart)
-        mode, options = Mode.STATIC, dict[str, Any]()
+        mode, voters = Mode.STATIC, list[InitialVoter]()
         if node_id in self.first_voters and first:
             mode = Mode.INITIAL_CONTROLLERS
             port = OLD_PORT if self.knobs.moved else CONTROLLER_PORT
-            options["voters"] = [
+            voters = [
                 InitialVoter(i, Endpoint(self._endpoints[i].host, port), self.directory(i))
                 for i in self.first_voters
             ]
-            options["metadata_version"] = self.knobs.metadata_version
         elif self.knobs.dynamic:
             mode = Mode.NO_INITIAL_CONTROLLERS
-        elif self.knobs.metadata_version != DEFAULT_METADATA_VERSION:
-            options["metadata_version"] = self.knobs.metadata_version
-        directory = self.directory(node_id)
-        format_directory(ROOT, CLUSTER_ID, node_id, directory, mode=mode, media=files, **options)
-        knobs = self.knobs
+        directory, knobs = self.directory(node_id), self.knobs
+        format_directory(
+            ROOT,
+            CLUSTER_ID,
+            node_id,
+            directory,
+            mode=mode,
+            voters=voters,
+            metadata_version=knobs.metadata_version,
+            media=files,
+        )
         if knobs.records and node_id > len(self.controllers):
             settings = LogSettings(knobs.record_segment_bytes, index_interval_bytes=INDEX_INTERVAL)
             return DataDisk(

@@ -24,6 +24,7 @@ from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.nodes.draw import draw
 from kraftwreck.nodes.log.files import LogCorruptError
 from kraftwreck.nodes.log.layout import segment_offsets
+from kraftwreck.nodes.log.media import TEMPORARY_SUFFIX
 from kraftwreck.nodes.log.partition.checkpoints import (
     HIGH_WATERMARKS,
     LOG_STARTS,
@@ -91,7 +92,9 @@ class Copies:
 
     def __init__(self, files: Filesystem, name: str, key: PartitionKey) -> None:
         folder = ROOT / f"{name}-{key[1]}"
-        self._folders: dict[Path, tuple[str, ...] | None] = {ROOT: _CHECKPOINTS, folder: None}
+        # A checkpoint is renamed from its temporary file, perhaps not durably yet.
+        checkpoints = (*_CHECKPOINTS, *(f"{each}{TEMPORARY_SUFFIX}" for each in _CHECKPOINTS))
+        self._folders: dict[Path, tuple[str, ...] | None] = {ROOT: checkpoints, folder: None}
         self._form = files.copy_of(self._folders)
         self._name = name
         self.key = key

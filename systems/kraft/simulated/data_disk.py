@@ -7,6 +7,7 @@ opening, removing, flushing and checkpoints are pieces of work beside the proces
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
@@ -66,11 +67,14 @@ class DataDisk(Disk):
         "interrupted",
         "losses",
         "name_of",
+        "pieces",
     )
 
     def __init__(self, directory: bytes, *, settings: LogSettings, segment_bytes: int,
                  files: Filesystem) -> None:  # fmt: skip
         super().__init__(directory, segment_bytes=segment_bytes, files=files)
+        self.beside = self
+        self.pieces: deque[Piece] = deque()
         self.name_of: Callable[[bytes], str] = _nameless
         self.epoch = clean_shutdown.UNCLEAN
         self.losses = 0
@@ -122,7 +126,7 @@ class DataDisk(Disk):
         self.files.begin_beside()
 
     def work(self) -> Piece:
-        """Carry out the first of the pieces: see :class:`~simulation.host.SimulatedDisk`."""
+        """Carry out the first of the pieces: see :class:`~simulation.pieces.WorkBeside`."""
         piece = self.pieces[0]
         with self._failing(piece.cause), self.files.beside():
             piece.result = piece.work()
@@ -185,9 +189,6 @@ class DataDisk(Disk):
     def process_ended(self) -> None:
         """End the process, with its locks and open files."""
         super().process_ended()
-        for piece in self.pieces:
-            if isinstance(piece.cause, data.RemoveLog):
-                self._interrupted(piece.cause)
         if self._logs is not None:
             self.interrupted.update(self._logs.unremoved)
         self.pieces.clear()

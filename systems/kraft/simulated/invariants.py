@@ -54,6 +54,7 @@ from kraftwreck.systems.kraft.simulated.record_answers import RecordAnswers
 from kraftwreck.systems.kraft.simulated.record_lookups import RecordLookups
 from kraftwreck.systems.kraft.simulated.record_refusals import RecordRefusals
 from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch
+from kraftwreck.systems.kraft.simulated.replica_positions import ReplicaPositions
 from kraftwreck.systems.kraft.simulated.replica_states import ReplicaStates
 from kraftwreck.systems.kraft.simulated.replica_watch import ReplicaWatch
 from kraftwreck.systems.kraft.simulated.request_watch import RequestWatch
@@ -102,20 +103,20 @@ class Invariants:
         self.records = RecordWatch(world, self.failures)
         self.partitions: PartitionService | None = None
         if self.records.watches:
-            steps = StepLogs(world, self.records.logs)
-            RecordAnswers(world, self.failures, self.records)
-            RecordLookups(world, self.failures, self.records, steps)
+            steps, positions = StepLogs(world, self.records.logs), ReplicaPositions(world)
+            RecordAnswers(world, self.failures, self.records, positions)
+            RecordLookups(world, self.failures, self.records, steps, positions)
             AssignmentWatch(world, self.failures)
             CrashPoints(world, self.failures)
             DeletionWatch(world, self.failures, self.records)
             ProgressWatch(world, self.failures, self.records)
             ProposalWatch(world, self.failures)
             ProposalOutcomes(world, self.failures)
-            RecordRefusals(world, self.failures, self.records, steps)
+            RecordRefusals(world, self.failures, self.records, steps, positions)
             ReplicaWatch(world, self.failures, self.records)
             ReplicaStates(world, self.failures, self.records)
             PaceWatch(world, self.failures)
-            WaitWatch(world, self.failures, self.records.logs)
+            WaitWatch(world, self.failures, self.records.logs, positions)
             self.partitions = PartitionService(world, self.failures, self.records.logs)
         self._world = world
         self._check_quorum = fetch_timeout_ms * 1500

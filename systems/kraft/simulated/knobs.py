@@ -15,7 +15,6 @@ import msgspec
 
 from kraftwreck.harness.capabilities import MEMBERSHIP
 from kraftwreck.nodes.draw import draw_below
-from kraftwreck.nodes.log.format import DEFAULT_METADATA_VERSION
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.simulation.knobs import WorldKnobs, draw_world, pick
 from kraftwreck.systems.kraft.options import DYNAMIC, MOST_BROKERS, Quorum
@@ -32,7 +31,8 @@ class Knobs(WorldKnobs, kw_only=True, frozen=True):
     through the bytes of the protocol; ``flip`` damages answers with records. ``defects`` is the
     number of controller operations that fail as if their code were wrong. ``segment_bytes`` is the
     size of the log's files. ``short_writes`` is the chance, in percent, that a write to a file
-    takes only some of its bytes. The disks are formatted with the level ``metadata_version``.
+    takes only some of its bytes. The disks are formatted with the level ``metadata_version``, or
+    without one (None): the first active controller then writes the default.
 
     With ``dynamic`` (KIP-853) the first ``first_voters`` controllers vote, and the others may be
     added, or with ``auto_join`` add themselves. Otherwise all controllers are configured voters.
@@ -53,7 +53,7 @@ class Knobs(WorldKnobs, kw_only=True, frozen=True):
     defects: int = 0
     segment_bytes: int = 1 << 30
     short_writes: int = 0
-    metadata_version: int = DEFAULT_METADATA_VERSION
+    metadata_version: int | None = None
     dynamic: bool = False
     first_voters: int = 0
     moved: bool = False
@@ -168,7 +168,9 @@ def draw_knobs(
         wire=draw_below(6, seed, "knob", "wire") == 0,
         defects=pick([0, 0, 0, 0, 1, 3], seed, "defects"),
         **_draw_files(seed, stores=stores),
-        metadata_version=_draw_metadata_version(seed, stores=stores),
+        metadata_version=None
+        if stores
+        else pick([None, None, None, BEFORE_ELR], seed, "metadata-version"),
         dynamic=dynamic,
         moved=dynamic and draw_below(2, seed, "knob", "moved") == 0,
         first_voters=pick([nodes, nodes, fewest], seed, "first-voters") if dynamic else nodes,
@@ -182,13 +184,6 @@ def draw_knobs(
         hasty=hasty,
         hasty_nodes=hasty_nodes,
     )
-
-
-def _draw_metadata_version(seed: int, *, stores: bool) -> int:
-    """Draw a level from before eligible leader replicas, unless brokers store records."""
-    if stores:
-        return DEFAULT_METADATA_VERSION
-    return pick([DEFAULT_METADATA_VERSION] * 3 + [BEFORE_ELR], seed, "metadata-version")
 
 
 def _draw_files(seed: int, *, stores: bool) -> dict[str, Any]:

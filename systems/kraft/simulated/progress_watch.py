@@ -12,7 +12,7 @@ from bisect import bisect_left
 from typing import Any
 
 from kraftwreck.nodes.replication import effects as data
-from kraftwreck.nodes.replication.events import FetchPart, FetchReceived
+from kraftwreck.nodes.replication.events import FetchPart, FetchReceived, ProduceReceived
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 from kraftwreck.nodes.replication.in_sync import Remote
 from kraftwreck.nodes.replication.partition import Partition
@@ -28,6 +28,7 @@ from kraftwreck.systems.kraft.simulated.record_logs import (
     replicas_on,
 )
 from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch, counted
+from kraftwreck.systems.kraft.simulated.requests_of_step import requests_of_step
 
 Place = tuple[int, int, PartitionKey, int]
 
@@ -42,6 +43,8 @@ class ProgressWatch:
         self._before: dict[Place, tuple[int, bool]] = {}
         """By leader, its life, partition and follower of a request: until when the follower had
         caught up, and whether it was proposed for the ISR, as the leader thought before it."""
+        self._caught_up: dict[Place, int] = {}
+        """The same after the last fetch that was handled."""
         self._reached: dict[Place, int] = {}
         """The furthest offset at which a follower has fetched from a leader."""
         traffic = record_traffic(world)
@@ -63,12 +66,16 @@ class ProgressWatch:
                     self._before[place] = found[1].caught_up, _joins(found[0], event.replica_id)
 
     def _on_step(self, host: Host, event: Any) -> None:
-        if type(event) is FetchReceived and event.replica_id >= 0:
-            for part in event.parts:
-                self._judge(host, part, event.replica_id)
+        requests = requests_of_step(event)
+        appends = any(isinstance(request, ProduceReceived) for request in requests)
+        for request in requests:
+            if isinstance(request, FetchReceived) and request.replica_id >= 0:
+                for part in request.parts:
+                    self._judge(host, part, request.replica_id, appends=appends)
 
-    def _judge(self, host: Host, part: FetchPart, follower: int) -> None:
-        """Judge what a fetch of ``follower`` has changed in its leader's memory."""
+    def _judge(self, host: Host, part: FetchPart, follower: int, *, appends: bool) -> None:
+        """Judge what a fetch of ``follower`` has changed in its leader's memory. The same step
+        ``appends`` records perhaps: then the log's end at the fetch is not known."""
         place = host.id, host.life, part.key, follower
         # A session asks for a partition that its broker does not lead yet, and need not repeat it.
         self._reached[place] = max(part.offset, self._reached.get(place, 0))
@@ -76,14 +83,18 @@ class ProgressWatch:
         if before is None or found is None:
             return
         (partition, remote), (caught_up, joined) = found, before
+        # Another fetch may have been handled since this one arrived.
+        caught_up = max(caught_up, self._caught_up.get(place, 0))
+        self._caught_up[place] = remote.caught_up
         now, where = partition.with_.now, f"{host.name}: broker {follower} fetches"
         what = f"{where} {name_of(part.key)} at {part.offset}"
         if _joins(partition, follower) and not joined:
             self._judge_joining(what, place, partition)
         if remote.fetched_at != now or remote.end != part.offset or partition.log is None:
             return
-        if remote.caught_up >= now > caught_up and remote.end < partition.log.end:
-            self._fail("D9", f"{what}, below the log end {partition.log.end}, and has caught up")
+        end = partition.log.end
+        if remote.caught_up >= now > caught_up and remote.end < end and not appends:
+            self._fail("D9", f"{what}, below the log end {end}, and has caught up")
         log = self._log(host, part.key)
         own = None if log is None else _before(log, part.offset)
         epoch = part.last_fetched_epoch

@@ -19,8 +19,9 @@ from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.binding import record_traffic
 from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
-from kraftwreck.systems.kraft.simulated.record_logs import name_of, replicas_on
+from kraftwreck.systems.kraft.simulated.record_logs import name_of
 from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch, counted, least_in_sync
+from kraftwreck.systems.kraft.simulated.replica_positions import ReplicaPositions
 
 NOT_APPENDED: Final = frozenset(
     {
@@ -41,36 +42,29 @@ Sent = tuple[PartitionKey, int, int, int]
 class RecordAnswers:
     """Judges each answer to a client before it leaves.
 
-    ``watch`` knows the committed logs.
+    ``watch`` knows the committed logs, ``positions`` the leader epochs before a step.
     """
 
-    def __init__(self, world: World, failures: Failures, watch: RecordWatch) -> None:
+    def __init__(
+        self, world: World, failures: Failures, watch: RecordWatch, positions: ReplicaPositions
+    ) -> None:
         self._world = world
         self._failures = failures
         self._watch = watch
+        self._positions = positions
         self._arrived: Counter[Sent] = Counter()
         self._refused: Counter[Sent] = Counter()
         self._acked: dict[Sent, int] = {}
         self._offsets: dict[tuple[PartitionKey, int], Sent] = {}
         self._watermarks: dict[tuple[PartitionKey, int], int] = {}
         self._latest: dict[tuple[PartitionKey, int], int] = {}
-        self._before: dict[int, dict[PartitionKey, int]] = {}
-        self._after: dict[int, dict[PartitionKey, int]] = {}
-        """By host: the leader epochs of its partitions before and after its last step."""
         watch.on_committed.append(self._committed)
-        world.on_emit.append(self._on_emit)
         traffic = record_traffic(world)
         traffic.on_request.append(self.read)
         traffic.on_answer.append(self.answered)
 
     def _fail(self, rule: str, explanation: str) -> None:
         self._failures.add(rule, self._world.now, explanation)
-
-    def _on_emit(self, host: Host) -> None:
-        self._before[host.id] = self._after.get(host.id, {})
-        self._after[host.id] = {
-            key: each.assignment.leader_epoch for key, each in replicas_on(host).items()
-        }
 
     def read(self, host: Host, message: RecordMessage) -> None:
         """Note the batches of a client's request when a broker reads it."""
@@ -114,7 +108,8 @@ class RecordAnswers:
             if told.error != errors.NONE or named < 0 or partition is None:
                 continue
             present = partition.assignment.leader_epoch
-            if named not in (present, self._before.get(host.id, {}).get(told.key)):
+            before = self._positions.before(host, told.key)
+            if named != present and (before is None or named != before.epoch):
                 self._fail(
                     "D10",
                     f"{host.name} answers a request for epoch {named} of {name_of(told.key)} in"

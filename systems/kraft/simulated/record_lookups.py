@@ -32,9 +32,9 @@ from kraftwreck.systems.kraft.simulated.record_logs import (
     RecordLog,
     disk_of_records,
     name_of,
-    replicas_on,
 )
 from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch
+from kraftwreck.systems.kraft.simulated.replica_positions import ReplicaPositions
 from kraftwreck.systems.kraft.simulated.step_logs import StepLogs, first_unless_right
 
 UNDEFINED = (-1, -1)
@@ -48,21 +48,26 @@ class Span(NamedTuple):
     end: int
 
 
-Spans = dict[PartitionKey, Span]
 _ENDS = (EARLIEST, LATEST)
 
 
 class RecordLookups:
     """Judges answers of brokers before they leave; ``watch`` knows the logs, ``steps`` what they
-    were during the last step."""
+    were during the last step, ``positions`` the offsets before it."""
 
     def __init__(
-        self, world: World, failures: Failures, watch: RecordWatch, steps: StepLogs
+        self,
+        world: World,
+        failures: Failures,
+        watch: RecordWatch,
+        steps: StepLogs,
+        positions: ReplicaPositions,
     ) -> None:
         self._world = world
         self._failures = failures
         self._watch = watch
         self._steps = steps
+        self._positions = positions
         self._hosts = {host.id: host for host in world.hosts}
         self._sessions: dict[tuple[int, int, int], dict[PartitionKey, FetchPart]] = {}
         """By host, its life and session: the partitions that the session has."""
@@ -70,9 +75,6 @@ class RecordLookups:
         """By session: the partitions that its last answer left out, although it had records."""
         self._said: dict[tuple[int, int, int], dict[PartitionKey, tuple[int, int]]] = {}
         """By session: the high watermark and log start of partitions, as last answered."""
-        self._spans: dict[int, tuple[Spans, Spans]] = {}
-        """By host: the logs that it led after its last step but one, and after its last step."""
-        world.on_emit.append(self._on_emit)
         record_traffic(world).on_answer.append(self.answered)
 
     def answered(self, host: Host, message: RecordMessage, effect: Any, body: Any) -> None:
@@ -91,22 +93,12 @@ class RecordLookups:
         ):
             self._deleted(host, event, effect)
 
-    def _on_emit(self, host: Host) -> None:
-        replicas = replicas_on(host)
-        if replicas:
-            _, before = self._spans.get(host.id, ({}, {}))
-            now = {
-                key: Span(each.log.start, each.hw, each.log.end)
-                for key, each in replicas.items()
-                if each.leading and each.log is not None
-            }
-            self._spans[host.id] = before, now
-
     def _least(self, host: Host, partition: Partition, log: RecordLog) -> Span:
         """Return the least offsets of a log since the last step began: a step may do what is due,
         too, after it has answered a request."""
-        spans, _ = self._spans.get(host.id, ({}, {}))
-        before = spans.get(partition.key, Span(0, 0, 0))
+        before = self._positions.before(host, partition.key)
+        if before is None or not before.leads:
+            return Span(0, 0, 0)
         return Span(
             min(before.start, log.start), min(before.hw, partition.hw), min(before.end, log.end)
         )

@@ -37,63 +37,60 @@ from kraftwreck.systems.kraft.simulated.record_watch import (
     counted,
     least_in_sync,
 )
+from kraftwreck.systems.kraft.simulated.replica_positions import ReplicaPositions
 from kraftwreck.systems.kraft.simulated.step_logs import StepLogs, first_unless_right
 
 MOST_REFUSED: Final = 20
 """Refused fetches of a follower within a second: it waits for a second after most errors, and
 learns the leader's offsets after the others."""
-Leading = dict[PartitionKey, tuple[bool, int, int]]
-_NONE: Final = (None, -1, -1)
 ALL: Final = -1
 """acks=all."""
 
 
 class RecordRefusals:
     """Judges the errors in answers of brokers, as they leave; ``watch`` knows the logs, ``steps``
-    what they were during the last step."""
+    what they were during the last step, ``positions`` the replicas before and after it."""
 
     def __init__(
-        self, world: World, failures: Failures, watch: RecordWatch, steps: StepLogs
+        self,
+        world: World,
+        failures: Failures,
+        watch: RecordWatch,
+        steps: StepLogs,
+        positions: ReplicaPositions,
     ) -> None:
         self._world = world
         self._failures = failures
         self._watch = watch
         self._steps = steps
+        self._positions = positions
         self._epochs: dict[tuple[int, int, int], int] = {}
         """By host, its life and fetch session: the last epoch that was answered."""
         self._refused = PerSecond()
         """Refused fetches by follower, leader and partition."""
-        self._led: dict[int, tuple[Leading, Leading]] = {}
-        """By host: its partitions, whether it leads them, their high watermarks, and the number of
-        replicas that it counts, after its last step but one and after its last step."""
-        world.on_emit.append(self._on_emit)
         record_traffic(world).on_answer.append(self.answered)
-
-    def _on_emit(self, host: Host) -> None:
-        replicas = replicas_on(host)
-        if replicas:
-            _, before = self._led.get(host.id, ({}, {}))
-            now = {
-                key: (each.leading and each.log is not None, each.hw, len(counted(each)))
-                for key, each in replicas.items()
-            }
-            self._led[host.id] = before, now
 
     def _is_settled(self, host: Host, key: PartitionKey) -> bool:
         """Whether the last step left the role in a partition alone: an answer of that step may have
         been given before or after."""
-        before, now = self._led.get(host.id, ({}, {}))
-        return before.get(key, _NONE)[0] == now.get(key, _NONE)[0]
+        before, now = self._positions.before(host, key), self._positions.now(host, key)
+        if before is None or now is None:
+            return before is now
+        return before.leads == now.leads
 
     def _commits_nothing(self, host: Host, key: PartitionKey) -> bool:
         """Whether the last step left the high watermark alone."""
-        before, now = self._led.get(host.id, ({}, {}))
-        return before.get(key, _NONE)[1] == now.get(key, _NONE)[1]
+        before, now = self._positions.before(host, key), self._positions.now(host, key)
+        if before is None or now is None:
+            return before is now
+        return before.hw == now.hw
 
     def _counts_as_before(self, host: Host, key: PartitionKey) -> bool:
         """Whether the last step left the number of counted replicas alone. A fetch may add one."""
-        before, now = self._led.get(host.id, ({}, {}))
-        return before.get(key, _NONE)[2] == now.get(key, _NONE)[2]
+        before, now = self._positions.before(host, key), self._positions.now(host, key)
+        if before is None or now is None:
+            return before is now
+        return before.counted == now.counted
 
     def answered(self, host: Host, message: RecordMessage, effect: Any, body: Any) -> None:
         """Judge an answer before it leaves: ``effect`` is the core's."""

@@ -384,9 +384,6 @@ class RecordWatch:
 
     def _newest(self, key: PartitionKey) -> Placed | None:
         """Return a partition in the newest committed metadata."""
-        for host in self._hosts.values():
-            if isinstance(host.node, Node):
-                self._applied(host.node.image.stable)
         return None if self._image is None else self._image.partitions.get(key)
 
     def _applied(self, image: ImageView) -> None:

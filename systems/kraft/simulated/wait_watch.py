@@ -7,7 +7,7 @@ later, by luck or by its time-out, and clients see a slow cluster.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.nodes.replication import effects as out
@@ -25,45 +25,36 @@ from kraftwreck.systems.kraft.simulated.record_logs import (
     name_of,
     replicas_on,
 )
+from kraftwreck.systems.kraft.simulated.replica_positions import Position, ReplicaPositions
 from kraftwreck.systems.kraft.simulated.requests_of_step import requests_of_step
 
 ALL: Final = -1
 """acks=all."""
 
 
-class Reach(NamedTuple):
-    """The offsets of a partition at its leader, and the leader epoch."""
-
-    start: int
-    hw: int
-    end: int
-    epoch: int
-
-
 @dataclass(slots=True)
 class _Process:
-    """A broker process: how many steps had effects, what it led after the last one and the last
-    but one, and after how many steps each open request was handled. ``epochs`` are the leader
-    epochs in which it handled each open produce of one batch."""
+    """A broker process: after how many steps it handled each open request. ``epochs`` are the
+    leader epochs in which it handled each open produce of one batch."""
 
     life: int
-    steps: int = 0
-    before: dict[PartitionKey, Reach] = field(default_factory=dict)
-    now: dict[PartitionKey, Reach] = field(default_factory=dict)
     handled: dict[int, int] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
 
 
 class WaitWatch:
-    """Judges the brokers of ``world``; ``logs`` are the logs on their disks."""
+    """Judges the brokers of ``world``; ``logs`` are the logs on their disks, ``positions`` their
+    replicas before each step."""
 
-    def __init__(self, world: World, failures: Failures, logs: RecordLogs) -> None:
+    def __init__(
+        self, world: World, failures: Failures, logs: RecordLogs, positions: ReplicaPositions
+    ) -> None:
         self._world = world
         self._failures = failures
         self._logs = logs
+        self._positions = positions
         self._processes: dict[int, _Process] = {}
         world.on_step.append(self._on_step)
-        world.on_emit.append(self._on_emit)
         record_traffic(world).on_answer.append(self._answered)
 
     def _of(self, host: Host) -> _Process:
@@ -77,45 +68,36 @@ class WaitWatch:
             if not isinstance(request, FetchReceived | ProduceReceived):
                 continue
             process = self._of(host)
-            process.handled[request.token] = process.steps
+            process.handled[request.token] = self._positions.steps(host)
             if isinstance(request, ProduceReceived) and len(request.batches) == 1:
                 led = replicas_on(host).get(request.batches[0][0])
                 if led is not None and led.leading and led.log is not None:
                     process.epochs[request.token] = led.assignment.leader_epoch
 
-    def _on_emit(self, host: Host) -> None:
-        replicas = replicas_on(host)
-        if replicas:
-            process = self._of(host)
-            process.steps += 1
-            process.before = process.now
-            process.now = {
-                key: Reach(each.log.start, each.hw, each.log.end, each.assignment.leader_epoch)
-                for key, each in replicas.items()
-                if each.leading and each.log is not None
-            }
-
     def _answered(self, host: Host, message: RecordMessage, effect: Any, body: Any) -> None:
         event = message.call.event if message.call is not None else None
         if not isinstance(event, FetchReceived | ProduceReceived):
             return
-        process = self._of(host)
-        handled = process.handled.pop(event.token, process.steps)
+        process, steps = self._of(host), self._positions.steps(host)
+        handled = process.handled.pop(event.token, steps)
         epoch = process.epochs.pop(event.token, -1)
-        if process.steps - 1 <= handled:
+        if steps - 1 <= handled:
             return  # It was answered by the step that handled it, or by the next one.
         if isinstance(event, ProduceReceived):
-            self._produced(host, process, event, effect, epoch)
+            self._produced(host, event, effect, epoch)
             return
         for part in event.parts:
-            reach = process.before.get(part.key)
-            if reach is not None and event.min_bytes <= 1 and _has_more(event, part, reach):
-                what = f"a fetch at {part.offset}, and has records to {reach.end}"
+            led = self._led_before(host, part.key)
+            if led is not None and event.min_bytes <= 1 and _has_more(event, part, led):
+                what = f"a fetch at {part.offset}, and has records to {led.end}"
                 self._fail(host, part.key, what)
 
-    def _produced(
-        self, host: Host, process: _Process, event: ProduceReceived, effect: Any, epoch: int
-    ) -> None:
+    def _led_before(self, host: Host, key: PartitionKey) -> Position | None:
+        """Return a partition that the broker led before its last step."""
+        before = self._positions.before(host, key)
+        return before if before is not None and before.leads else None
+
+    def _produced(self, host: Host, event: ProduceReceived, effect: Any, epoch: int) -> None:
         """Judge requests with one batch: others wait until all of them are replicated.
 
         A batch that had no room is never replicated, so its request must not wait either.
@@ -125,13 +107,13 @@ class WaitWatch:
         if len(event.batches) != 1 or len(effect.parts) != 1:
             return
         (key, batch), error = event.batches[0], effect.parts[0].error
-        reach, end = process.before.get(key), self._end_of(host, key, batch)
-        if reach is None or error not in (errors.NONE, errors.REQUEST_TIMED_OUT):
+        led, end = self._led_before(host, key), self._end_of(host, key, batch)
+        if led is None or error not in (errors.NONE, errors.REQUEST_TIMED_OUT):
             return
-        if end is not None and end <= reach.hw:
-            self._fail(host, key, f"a produce up to {end}, committed to {reach.hw}")
-        elif end is None and error == errors.REQUEST_TIMED_OUT and reach.epoch == epoch:
-            self._fail(host, key, f"a produce that is not in its log, which ends at {reach.end}")
+        if end is not None and end <= led.hw:
+            self._fail(host, key, f"a produce up to {end}, committed to {led.hw}")
+        elif end is None and error == errors.REQUEST_TIMED_OUT and led.epoch == epoch:
+            self._fail(host, key, f"a produce that is not in its log, which ends at {led.end}")
 
     def _end_of(self, host: Host, key: PartitionKey, batch: Batch) -> int | None:
         log = self._logs.of(host.id, key)
@@ -147,7 +129,7 @@ class WaitWatch:
             )
 
 
-def _has_more(event: FetchReceived, part: FetchPart, reach: Reach) -> bool:
-    """Whether a leader with ``reach`` had records for this part of a fetch."""
-    end = reach.hw if event.replica_id == CONSUMER else reach.end
-    return part.leader_epoch in (-1, reach.epoch) and reach.start <= part.offset < end
+def _has_more(event: FetchReceived, part: FetchPart, led: Position) -> bool:
+    """Whether a leader had records for this part of a fetch."""
+    end = led.hw if event.replica_id == CONSUMER else led.end
+    return part.leader_epoch in (-1, led.epoch) and led.start <= part.offset < end

@@ -13,6 +13,7 @@ from kraftwreck.nodes.log.partition.settings import LogSettings
 
 SMALL = LogSettings(segment_bytes=2000, index_interval_bytes=200)
 TIME = 1_700_000_000_000
+_opened: list[PartitionLog] = []
 
 
 def data_batch(offset: int, epoch: int = 1, count: int = 0, time_ms: int | None = None) -> bytes:
@@ -38,8 +39,16 @@ def fill(log: PartitionLog, batches: int, epoch: int = 1) -> list[bytes]:
 def open_log(
     directory: Path, settings: LogSettings = SMALL, media: Media = PLAIN, **more: Any
 ) -> PartitionLog:
-    """Open a log without producers."""
-    return PartitionLog(directory, lambda: (), settings, media=media, **more)
+    """Open a log without producers, until :func:`close_logs`."""
+    log = PartitionLog(directory, lambda: (), settings, media=media, **more)
+    _opened.append(log)
+    return log
+
+
+def close_logs() -> None:
+    """Close all logs that were opened here: a process has a limited number of descriptors."""
+    while _opened:
+        _opened.pop().discard()
 
 
 def contents(log: PartitionLog, media: Media = PLAIN) -> bytes:

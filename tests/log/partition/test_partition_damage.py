@@ -14,7 +14,7 @@ from kraftwreck.nodes.log.batch import BatchError, parse_header
 from kraftwreck.nodes.log.partition.partition_log import PartitionLog
 from kraftwreck.nodes.log.recovery import LogCorruptError
 from kraftwreck.simulation.filesystem import Crash, Filesystem
-from tests.log.partition.batches import contents, data_batch, fill, open_log
+from tests.log.partition.batches import close_logs, contents, data_batch, fill, open_log
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,7 @@ def check_reads(log: PartitionLog) -> None:
 def test_any_cut_of_any_file_is_recovered_or_refused(
     written: tuple[Path, bytes], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
+    close_logs()
     directory = tmp_path_factory.mktemp("cut") / "t-0"
     shutil.copytree(written[0], directory)
     path = data.draw(st.sampled_from(sorted(directory.iterdir())))
@@ -72,6 +73,7 @@ def test_any_cut_of_any_file_is_recovered_or_refused(
 def test_after_an_orderly_stop_a_cut_log_is_refused_and_a_cut_index_made_anew(
     written: tuple[Path, bytes], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
+    close_logs()
     directory = tmp_path_factory.mktemp("cut") / "t-0"
     shutil.copytree(written[0], directory)
     path = data.draw(

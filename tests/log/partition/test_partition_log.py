@@ -242,3 +242,4 @@ def test_producers_are_stored_with_each_segment(tmp_path: Path) -> None:
     assert not last.exists()
     log.truncate(log.segments[-2] - 1)
     assert log.stored_producers() == (entries, log.segments[-1])
+    log.close()
