@@ -1,6 +1,7 @@
 """Mutation of the constants and comparisons in ``checkers/``: which of them no test pins.
 
-    python -m bench.checker_mutants [--only PREFIX] [--kind KIND] [--survivors] [--limit SECONDS]
+    python -m bench.checker_mutants [--only PREFIX] [--kind KIND] [--again] [--limit SECONDS]
+    python -m bench.checker_mutants --watches [--sample NUMBER] [--tests PREFIX]
 
 Constants, bounds, factors and comparisons (:mod:`bench.mutation.places`) are changed one at a time.
 The tests are those of checkers and of the simulator's rules, without those of hosts, browsers,
@@ -8,11 +9,14 @@ Spark and whole runs. Tests that reach the changed line run until one fails, whi
 (:mod:`bench.mutation.session`). Some mutants take effect only when their module is imported: they
 get a process that imports everything again (:mod:`bench.mutation.fresh`).
 
-``bench/results/checker-mutants.toml`` lists mutants that change nothing a test could observe, with
-the reason. They do not count, and are tried only with ``--equivalents``: it is an error if one is
-killed. ``--survivors`` leaves out mutants that were killed before. Results are collected in
-``build/mutation``; ``bench/results/checker-mutants.md`` is made from them. Rows of the page for
-which fewer mutants were tried here than before stay as they are.
+``bench/results/checker-mutants.txt`` has the outcomes. They hold while the function around a mutant
+stays the same (:mod:`bench.mutation.outcomes`): what was killed is tried only with ``--again``.
+``bench/results/checker-mutants.md`` is made from them. ``bench/results/checker-mutants.toml`` lists
+mutants that change nothing a test could observe, with the reason. They do not count, and are tried
+only with ``--equivalents``: it is an error if one is killed.
+
+``--watches`` tries the files of the simulator that report failures, by the tests of
+``tests/simulation`` without many runs. ``--sample`` draws some of the mutants, always the same.
 """
 
 from __future__ import annotations
@@ -23,54 +27,59 @@ import sys
 import time
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from bench.mutation import fresh, session
+from bench.mutation.outcomes import Outcomes, digest
 from bench.mutation.places import KINDS, ROOT, Mutant, mutants_of
 from bench.mutation.reach import read_reached
 
-RECORD = ROOT / "build/mutation/killed.json"
+OUTCOMES = ROOT / "bench/results/checker-mutants.txt"
+OUTSIDE = ROOT / "build/mutation/outside.json"
+"""The mutants that only a new import puts in, of the session that runs."""
 REACH = ROOT / "build/mutation/reach.json"
 PAGE = ROOT / "bench/results/checker-mutants.md"
 EQUIVALENTS = ROOT / "bench/results/checker-mutants.toml"
+WATCHES = ROOT / "systems/kraft/simulated"
+REPORTS = "import Failures"
+"""Files of the simulator that judge have this text."""
 WATCHED = "from tests.simulation.watched import"
 """Tests of the simulator's rules have this line; other tests beside them simulate whole runs."""
 PROGRAMS = ("checkers/elle/lifeline.py",)
 """Run as programs of their own, where no mutant can be put in."""
 LEFT_OUT = ("test_checker_mutants.py", "test_check_command.py", "test_mutation.py")
 
-Record = dict[str, bool | None]
-"""Whether each mutant was killed, by its key; None if that is not known yet."""
-
-
-def read_record() -> Record:
-    """Return what was collected before."""
-    return msgspec.json.decode(RECORD.read_bytes(), type=Record) if RECORD.exists() else {}
-
 
 def all_mutants() -> list[Mutant]:
-    """Return the mutants of all checkers."""
+    """Return the mutants of all checkers, then those of the simulator's watches."""
     paths = sorted((ROOT / "checkers").rglob("*.py"))
+    paths += [path for path in sorted(WATCHES.glob("*.py")) if REPORTS in path.read_text()]
     found = [mutant for path in paths for mutant in mutants_of(path)]
     return [mutant for mutant in found if mutant.path not in PROGRAMS]
 
 
-def test_files() -> list[str]:
-    """Return the test files that run."""
-    of_checkers = (ROOT / "tests/checkers").rglob("test_*.py")
-    of_rules = (ROOT / "tests/simulation").glob("test_*.py")
-    found = [path for path in of_checkers if path.name not in LEFT_OUT]
-    found += [path for path in of_rules if WATCHED in path.read_text()]
-    return sorted(str(path.relative_to(ROOT)) for path in found)
+def is_watch(path: str) -> bool:
+    """Whether a file belongs to the simulator."""
+    return path.startswith(f"{WATCHES.relative_to(ROOT)}/")
 
 
-def equivalents() -> dict[str, str]:
+def test_files(below: Sequence[str], *, watches: bool) -> list[str]:
+    """Return the test files that run: those ``below`` some folders, or all."""
+    found = list((ROOT / "tests/simulation").glob("test_*.py"))
+    if not watches:
+        found = [path for path in found if WATCHED in path.read_text()]
+        of_checkers = (ROOT / "tests/checkers").rglob("test_*.py")
+        found += [path for path in of_checkers if path.name not in LEFT_OUT]
+    names = sorted(str(path.relative_to(ROOT)) for path in found)
+    return [name for name in names if name.startswith(tuple(below) or "")]
+
+
+def equivalents(mutants: Iterable[Mutant]) -> dict[str, str]:
     """Return the reasons of equivalent mutants by key. Raises ValueError for an unknown mutant."""
-    known = {mutant.key for mutant in all_mutants()}
+    known = {mutant.key for mutant in mutants}
     found: dict[str, str] = {}
     for group in tomllib.loads(EQUIVALENTS.read_text())["equivalent"]:
         for key in group["mutants"]:
@@ -104,42 +113,8 @@ Group = tuple[str, str]
 """A folder, or a file, and a kind."""
 
 
-def page(
-    record: Record, equivalent: Mapping[str, str], existing: Iterable[str], before: str = ""
-) -> str:
-    """Return the Markdown page of the results; ``existing`` are the keys of all mutants.
-
-    ``before`` is the page as it was: where more was tried, its lines stay.
-    """
-    existing = list(existing)
-    whole = _groups(existing)
-    known = {key: killed for key, killed in record.items() if killed is not None}
-    groups = _groups(known)
-    old, lines_before = _read(before)
-    counted = {_line(key) for key in existing if key not in equivalent}
-    lines_before = [(group, line) for group, line in lines_before if line in counted]
-    rows: dict[Group, Row] = {}
-    for group, keys in whole.items():
-        same = sum(key in equivalent for key in keys)
-        mine = {key for key in groups.get(group, ()) if key not in equivalent}
-        row = Row(len(keys), len(mine) + same, same, sum(known[key] is True for key in mine))
-        last = old.get(group)
-        alive = sum(other == group for other, _ in lines_before)
-        enough = 1 if last is None else min(len(keys) - same, last.killed + alive)
-        if len(mine) >= max(enough, 1):
-            rows[group] = row
-        elif last is not None:
-            rows[group] = last
-            groups.pop(group, None)
-    survivors = [
-        (key, _line(key))
-        for group in rows
-        for key in groups.get(group, ())
-        if not known[key] and key not in equivalent
-    ]
-    survivors += [
-        (line, line) for group, line in lines_before if group in rows and group not in groups
-    ]
+def page(outcomes: Mapping[str, bool | None], equivalent: Mapping[str, str]) -> str:
+    """Return the Markdown page of the results; ``outcomes`` are those of all mutants that exist."""
     lines = [
         "# Mutated constants and comparisons of the checkers",
         "",
@@ -148,40 +123,48 @@ def page(
         "The score is that of the mutants that were tried, without equivalent ones: no history",
         "and no trace distinguishes them, or they change what is shown but no verdict.",
         "",
-        "| folder | kind | mutants | tried | equivalent | killed | score |",
-        "|---|---|--:|--:|--:|--:|--:|",
     ]
-    order = sorted(rows, key=lambda group: (KINDS.index(group[1]), group[0]))
-    lines += [rows[group].text(*group) for group in order]
-    for kind in KINDS:
-        if every := [row for group, row in rows.items() if group[1] == kind]:
-            lines.append(Row(*map(sum, zip(*every, strict=True))).text("**all**", kind))
+    mine = {key: killed for key, killed in outcomes.items() if not is_watch(key)}
+    lines += _table(mine, equivalent)
+    watches = {key: killed for key, killed in outcomes.items() if is_watch(key)}
+    if any(killed is not None for killed in watches.values()):
+        lines += [
+            "",
+            "## The watches of the simulator",
+            "",
+            "A sample of the mutants of the files that report failures. The tests are those of",
+            "`tests/simulation` without those that need many runs, so the score is a lower bound.",
+            "",
+            *_table(watches, equivalent),
+        ]
     lines += ["", "## Survivors", ""]
-    lines += [f"- {line}" for _, line in sorted(survivors, key=lambda each: each[1])]
+    alive = [key for key, killed in outcomes.items() if killed is False and key not in equivalent]
+    lines += sorted(f"- {_line(key)}" for key in alive)
     lines += ["", "## Equivalent mutants", ""]
     reasons: dict[str, list[str]] = {}
     for key in sorted(equivalent):
-        if _group_of(key) in rows:
-            reasons.setdefault(equivalent[key], []).append(key)
+        reasons.setdefault(equivalent[key], []).append(key)
     for reason, keys in reasons.items():
         lines += [f"- {reason}", *(f"  - {_line(key)}" for key in keys)]
     return "\n".join(lines) + "\n"
 
 
-def _read(before: str) -> tuple[dict[Group, Row], list[tuple[Group, str]]]:
-    """Return the rows and the survivors of a page."""
+def _table(outcomes: Mapping[str, bool | None], equivalent: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines of a table: a row for each folder and kind of which something was tried."""
     rows: dict[Group, Row] = {}
-    survivors: list[tuple[Group, str]] = []
-    table, _, rest = before.partition("## Survivors")
-    for line in table.splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 7 and cells[1] in KINDS and cells[0] != "**all**":
-            rows[cells[0], cells[1]] = Row(*map(int, cells[2:6]))
-    for line in rest.partition("## Equivalent")[0].splitlines():
-        if line.startswith("- `"):
-            path, kind = line[3:].partition("`")[0], line.partition(": ")[0].rpartition(", ")[2]
-            survivors.append(((folder_of(path), kind), line[2:]))
-    return rows, survivors
+    for group, keys in _groups(outcomes).items():
+        same = sum(key in equivalent for key in keys)
+        tried = [outcomes[key] for key in keys if key not in equivalent]
+        killed, alive = tried.count(True), tried.count(False)
+        if killed + alive:
+            rows[group] = Row(len(keys), killed + alive + same, same, killed)
+    yield "| folder | kind | mutants | tried | equivalent | killed | score |"
+    yield "|---|---|--:|--:|--:|--:|--:|"
+    for group in sorted(rows, key=lambda group: (KINDS.index(group[1]), group[0])):
+        yield rows[group].text(*group)
+    for kind in KINDS:
+        if every := [row for group, row in rows.items() if group[1] == kind]:
+            yield Row(*map(sum, zip(*every, strict=True))).text("**all**", kind)
 
 
 def _group_of(key: str) -> Group:
@@ -203,21 +186,37 @@ def _line(key: str) -> str:
 
 
 def chosen_of(
-    options: argparse.Namespace, record: Record, equivalent: Collection[str]
+    options: argparse.Namespace,
+    mutants: Iterable[Mutant],
+    outcomes: Outcomes,
+    equivalent: Collection[str],
 ) -> list[Mutant]:
-    """Return the mutants to try."""
-    chosen = tuple(f"checkers/{each}" for each in options.only or ("",))
+    """Return those of ``mutants`` to try."""
+    folder = "" if options.watches else "checkers/"
+    chosen = tuple(f"{folder}{each}" for each in options.only or ("",))
     kinds = options.kind or KINDS
-    found = [m for m in all_mutants() if m.path.startswith(chosen) and m.kind in kinds]
+    found = [m for m in mutants if is_watch(m.path) is options.watches and m.kind in kinds]
+    found = [m for m in found if m.path.startswith(chosen)]
     found = [m for m in found if (m.key in equivalent) is options.equivalents]
-    return [m for m in found if not (options.survivors and record.get(m.key))]
+    if options.sample:
+        found = sorted(found, key=lambda m: digest(f"sample {m.key}"))[: options.sample]
+    return [m for m in found if options.again or not outcomes.of(m.key)]
 
 
-def note(record: Record, mutant: Mutant, killed: bool | None) -> None:
-    """Record an outcome and print it, unless it is not known yet."""
-    record[mutant.key] = killed
-    RECORD.write_bytes(msgspec.json.encode(record))
-    if killed is not None:
+class Notes:
+    """Writes outcomes down and prints them; ``outside`` are mutants that need a new import."""
+
+    def __init__(self, outcomes: Outcomes) -> None:
+        self.outside: list[str] = []
+        self._outcomes = outcomes
+
+    def note(self, mutant: Mutant, killed: bool | None) -> None:
+        """Take the outcome of a mutant, None if it is not known yet."""
+        if killed is None:
+            self.outside.append(mutant.key)
+            OUTSIDE.write_bytes(msgspec.json.encode(self.outside))
+            return
+        self._outcomes.note(mutant.key, killed)
         print(f"{'killed  ' if killed else 'SURVIVED'} {mutant.path}:{mutant.line} {mutant.key}")
         sys.stdout.flush()
 
@@ -238,30 +237,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--only", action="append", help="a path below checkers/; may be repeated")
     parser.add_argument("--kind", action="append", choices=KINDS)
-    parser.add_argument("--survivors", action="store_true", help="not what was killed before")
+    parser.add_argument("--again", action="store_true", help="also what was killed before")
     parser.add_argument("--equivalents", action="store_true", help="only what is listed as such")
+    parser.add_argument("--watches", action="store_true", help="the rules of the simulator")
+    parser.add_argument("--sample", type=int, default=0, help="draw so many of the mutants")
+    parser.add_argument("--tests", action="append", help="a path of tests; may be repeated")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds in all")
     options = parser.parse_args(arguments)
     end = time.monotonic() + options.limit
-    RECORD.parent.mkdir(parents=True, exist_ok=True)
-    current = {mutant.key for mutant in all_mutants()}
-    record = {key: killed for key, killed in read_record().items() if key in current}
-    equivalent = equivalents()
-    chosen = chosen_of(options, record, equivalent)
+    OUTSIDE.parent.mkdir(parents=True, exist_ok=True)
+    OUTSIDE.write_bytes(b"[]")
+    every = all_mutants()
+    equivalent = equivalents(every)
+    chosen = chosen_of(options, every, Outcomes(OUTCOMES, every), equivalent)
+    print(f"{len(chosen)} mutants", flush=True)
     fresh.prepare()
-    child = os.fork()  # Checkers are imported there and not here.
-    if child == 0:
-        session.run(test_files(), until(chosen, end), REACH, partial(note, record))
+    child = os.fork() if chosen else 0  # Checkers are imported there and not here.
+    if child == 0 and chosen:
+        note = Notes(Outcomes(OUTCOMES, every)).note
+        files = test_files(options.tests or (), watches=options.watches)
+        session.run(files, until(chosen, end), REACH, note)
         return
-    if os.waitpid(child, 0)[1]:
+    if chosen and os.waitpid(child, 0)[1]:
         raise SystemExit("the tests were not run")
-    record |= read_record()
-    outside = [mutant for mutant in chosen if record.get(mutant.key, False) is None]
+    outcomes = Outcomes(OUTCOMES, every)
+    outside = set(msgspec.json.decode(OUTSIDE.read_bytes(), type=list[str]))
     reached = read_reached(REACH)
-    for mutant in until(outside, end):
-        note(record, mutant, fresh.killed(mutant, reached))
-    PAGE.write_text(page(record, equivalent, current, PAGE.read_text() if PAGE.exists() else ""))
-    if wrong := [key for key in equivalent if record.get(key)]:
+    for mutant in until([mutant for mutant in chosen if mutant.key in outside], end):
+        Notes(outcomes).note(mutant, fresh.killed(mutant, reached))
+    outcomes.write()
+    PAGE.write_text(page({mutant.key: outcomes.of(mutant.key) for mutant in every}, equivalent))
+    if wrong := [key for key in equivalent if outcomes.of(key)]:
         raise SystemExit("\n".join(["not equivalent, as a test fails:", *wrong]))
 
 

@@ -13,6 +13,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +30,10 @@ FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of one module; ``key`` stays the same when lines move."""
+    """One change of one module; ``key`` stays the same when lines move.
+
+    ``code`` is the digest of the function around it, without docstrings.
+    """
 
     path: str
     kind: str
@@ -40,6 +44,7 @@ class Mutant:
     line: int
     last_line: int
     number: int
+    code: str = ""
 
     @property
     def key(self) -> str:
@@ -152,14 +157,38 @@ def module_name(path: str) -> str:
     return f"kraftwreck.{path.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}"
 
 
-def mutants_of(path: Path) -> list[Mutant]:
-    """Return the mutants of one source file."""
+def _codes(block: ast.AST, scope: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the scope and the code of each function, and of each class."""
+    for node in ast.iter_child_nodes(block):
+        inner = scope
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            inner = f"{scope}.{node.name}" if scope else node.name
+            yield inner, ast.unparse(node)
+        yield from _codes(node, inner)
+
+
+class _NoDocstrings(ast.NodeTransformer):
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        """Put ``...`` in the place of a text."""
+        return node if not isinstance(node.value, ast.Constant) else ast.Expr(ast.Constant(...))
+
+
+def digests(tree: ast.Module) -> dict[str, str]:
+    """Return the digest of the code of each scope."""
+    codes: dict[str, str] = {}
+    for scope, code in _codes(_NoDocstrings().visit(tree)):
+        codes[scope] = codes.get(scope, "") + code
+    return {scope: sha256(code.encode()).hexdigest()[:8] for scope, code in codes.items()}
+
+
+def mutants_of(path: Path, root: Path = ROOT) -> list[Mutant]:
+    """Return the mutants of one source file below ``root``."""
     found: list[Mutant] = []
     seen: Counter[tuple[str, ...]] = Counter()
-    name = str(path.relative_to(ROOT))
-    for index, (node, kind, scope, text, (parent, _, _)) in enumerate(
-        places(ast.parse(path.read_text()))
-    ):
+    name = str(path.relative_to(root))
+    source = path.read_text()
+    codes = digests(ast.parse(source))
+    for index, (node, kind, scope, text, (parent, _, _)) in enumerate(places(ast.parse(source))):
         line, last = getattr(parent, "lineno", 0), getattr(parent, "end_lineno", 0)
         if kind == "comparison":
             changes = [f"{type(node).__name__} to {FLIPPED[type(node)].__name__}"]  # type: ignore[index]
@@ -171,7 +200,10 @@ def mutants_of(path: Path) -> list[Mutant]:
             text = text if kind == "constant" else f"{ast.unparse(node)} in {text}"
         for change in changes:
             seen[key := (scope, kind, text, change)] += 1
-            found.append(Mutant(name, kind, index, scope, text, change, line, last, seen[key]))
+            code = codes.get(scope, "constant")
+            found.append(
+                Mutant(name, kind, index, scope, text, change, line, last, seen[key], code)
+            )
     return found
 
 

@@ -27,7 +27,9 @@ from bench.mutation.places import ROOT
 JUDGES = (ROOT / "checkers", ROOT / "systems/kraft/simulated")
 """Folders of code that judges with the constants of checkers."""
 _SHARES = re.compile(r"scope=|^@(functools\.)?(lru_)?cache\b", re.MULTILINE)
-MARKERS = "cluster spark browser slow oracle campaign vagrant compiled wall_clock"
+MARKERS = (
+    "cluster spark browser slow oracle campaign vagrant compiled wall_clock many_runs whole_run"
+)
 ARGUMENTS = (
     "-q", "-s", "-n", "0", "-p", "no:cacheprovider", "-p", "no:rerunfailures",
     "-W", "ignore:overflow encountered:RuntimeWarning",  # of code that numba compiles elsewhere

@@ -30,7 +30,7 @@ from bench.mutation.reach import (
     reaching,
     uses,
 )
-from bench.mutation.swap import functions, import_checkers, key_of, replacements, swap
+from bench.mutation.swap import functions, import_judges, key_of, replacements, swap
 from bench.mutation.trial import fails
 
 GRACE_S = 10.0
@@ -59,7 +59,7 @@ class Trials:
         for item in items:
             if not reached[item.nodeid].passed:
                 print(f"fails without any change: {item.nodeid}", flush=True)
-        import_checkers()
+        import_judges()
         known = functions()
         gc.freeze()  # A collection in a forked process would copy the memory of this one.
         for mutant in self._mutants:

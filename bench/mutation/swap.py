@@ -11,6 +11,7 @@ from pathlib import Path
 from types import CodeType, FunctionType
 
 from bench.mutation.places import ROOT, Mutant, module_name, mutate
+from bench.mutation.reach import JUDGES
 
 Key = tuple[str, int, bytes]
 """Where a function is written: its qualified name, its first line, and its table of positions."""
@@ -52,21 +53,24 @@ def replacements(mutant: Mutant) -> dict[Key, CodeType]:
     return {key_of(one): other for one, other in zip(old, new, strict=True) if one != other}
 
 
-def import_checkers() -> None:
-    """Import every module of checkers: some are otherwise imported only when they are used.
+def import_judges() -> None:
+    """Import every module that judges: some are otherwise imported only when they are used.
 
     A mutant in such a module would never be put in, as the tests run in forked processes.
     """
-    for path in sorted((ROOT / "checkers").rglob("*.py")):
+    for path in sorted(path for folder in JUDGES for path in folder.rglob("*.py")):
         importlib.import_module(module_name(str(path.relative_to(ROOT))))
 
 
 def functions() -> dict[str, list[FunctionType]]:
-    """Return all functions of checkers by file; it thaws frozen objects, which cannot be listed."""
+    """Return all functions that judge by file; it thaws frozen objects, which cannot be listed."""
     gc.unfreeze()
     found: dict[str, list[FunctionType]] = {}
+    folders = [f"/{folder.relative_to(ROOT)}/" for folder in JUDGES]
     for each in gc.get_objects():
-        if isinstance(each, FunctionType) and "/checkers/" in each.__code__.co_filename:
+        if not isinstance(each, FunctionType):
+            continue
+        if any(folder in each.__code__.co_filename for folder in folders):
             path = str(Path(each.__code__.co_filename).resolve().relative_to(ROOT))
             found.setdefault(path, []).append(each)
     return found

@@ -11,11 +11,11 @@ import hypothesis
 import pytest
 
 from bench import checker_mutants
-from bench.checker_mutants import Record
 from bench.mutation.globals import bindings, rebind
+from bench.mutation.outcomes import Outcomes
 from bench.mutation.places import ROOT, Mutant, mutants_of, mutate, places, value_of
 from bench.mutation.reach import Reached, SameExamples, reaching, uses
-from bench.mutation.swap import functions, import_checkers, replacements, swap
+from bench.mutation.swap import functions, import_judges, replacements, swap
 from kraftwreck.checkers import findings
 from kraftwreck.checkers.calls import Call
 
@@ -86,7 +86,7 @@ def test_a_mutant_is_put_into_an_imported_function_and_taken_out_again() -> None
 
 
 def test_modules_that_are_imported_when_they_are_used_have_functions_too() -> None:
-    import_checkers()
+    import_judges()
     found = functions()
     for path in (ROOT / "checkers").rglob("kernels.py"):
         assert found[str(path.relative_to(ROOT))]
@@ -118,10 +118,7 @@ def test_a_constant_gets_another_value_where_functions_alone_use_it() -> None:
     finally:
         rebind(bound, 10)
     # Code outside of functions uses this one.
-    assert (
-        bindings(mutant_of("checkers/kraft/invariants/evidence.py", "TRACES_LAG", "doubled"))
-        is None
-    )
+    assert bindings(mutant_of("checkers/kraft/limits.py", "ELECTED_US", "doubled")) is None
 
 
 def test_a_limit_of_the_simulator_is_used_by_its_rules() -> None:
@@ -166,28 +163,80 @@ def test_tests_that_reach_the_line_run_and_others_that_share_a_fixture_with_them
 
 
 def test_every_equivalent_mutant_exists() -> None:
-    checker_mutants.equivalents()
+    checker_mutants.equivalents(checker_mutants.all_mutants())
 
 
 def test_the_score_leaves_out_equivalent_mutants() -> None:
     keys = [f"checkers/a.py :: f :: comparison :: x < {n} :: Lt to LtE :: 1" for n in range(5)]
-    record: Record = {keys[0]: True, keys[1]: True, keys[2]: False, keys[3]: False}
-    page = checker_mutants.page(record, {keys[3]: "It is the same."}, keys)
+    outcomes = dict(zip(keys, (True, True, False, False, None), strict=True))
+    page = checker_mutants.page(outcomes, {keys[3]: "It is the same."})
     assert "| checkers/a.py | comparison | 5 | 4 | 1 | 2 | 67 % |" in page
     survivors, _, same = page.partition("## Survivors")[2].partition("## Equivalent mutants")
     assert "x < 2" in survivors and "x < 3" not in survivors
     assert "- It is the same.\n  - `checkers/a.py` f, comparison: `x < 3` Lt to LtE" in same
 
 
-def test_rows_for_which_more_was_tried_before_stay() -> None:
-    keys = [f"checkers/a.py :: f :: comparison :: x < {n} :: Lt to LtE :: 1" for n in range(3)]
-    keys += [f"checkers/b/c.py :: g :: bound :: {n} in x < {n} :: doubled :: 1" for n in range(3)]
-    whole = checker_mutants.page(dict.fromkeys(keys, False), {}, keys)
-    assert whole.count("| 3 | 3 | 0 | 0 | 0 % |") == 4
-    some: Record = {keys[0]: True, keys[1]: True, keys[2]: True, keys[3]: True}
-    now = checker_mutants.page(some, {keys[2]: "It is the same."}, keys, whole)
-    assert "| checkers/a.py | comparison | 3 | 3 | 1 | 2 | 100 % |" in now
-    assert "| checkers/b/ | bound | 3 | 3 | 0 | 0 | 0 % |" in now
-    assert "| **all** | bound | 3 | 3 | 0 | 0 | 0 % |" in now
-    assert now.count("- `checkers/b/c.py` g, bound: ") == 3
-    assert checker_mutants.page({}, {keys[2]: "It is the same."}, keys, now) == now
+def test_the_watches_of_the_simulator_have_a_score_of_their_own() -> None:
+    of_checker = "checkers/a.py :: f :: comparison :: x < 1 :: Lt to LtE :: 1"
+    of_watch = "systems/kraft/simulated/a_watch.py :: f :: bound :: 2 in x < 2 :: doubled :: 1"
+    page = checker_mutants.page({of_checker: True, of_watch: False}, {})
+    checkers, _, watches = page.partition("## The watches of the simulator")
+    assert "| checkers/a.py | comparison | 1 | 1 | 0 | 1 | 100 % |" in checkers
+    assert "| systems/kraft/simulated/ | bound | 1 | 1 | 0 | 0 | 0 % |" in watches
+    assert "simulated" not in checkers
+    assert "The watches" not in checker_mutants.page({of_checker: True, of_watch: None}, {})
+
+
+RULE = """
+LEAST = 3
+
+
+def late(time: int) -> bool:
+    \"\"\"Whether it is late.\"\"\"
+    return time > 5
+
+
+def early(time: int) -> bool:
+    return time < LEAST
+"""
+
+
+def test_an_outcome_holds_while_the_function_around_it_stays_the_same(tmp_path: Path) -> None:
+    rule, path = tmp_path / "rule.py", tmp_path / "outcomes.txt"
+
+    def read(source: str) -> tuple[list[Mutant], Outcomes]:
+        rule.write_text(source)
+        found = mutants_of(rule, tmp_path)
+        return found, Outcomes(path, found)
+
+    def known(source: str) -> dict[str, list[bool | None]]:
+        mutants, outcomes = read(source)
+        scopes = dict.fromkeys(mutant.scope for mutant in mutants)
+        return {
+            scope: [outcomes.of(mutant.key) for mutant in mutants if mutant.scope == scope]
+            for scope in scopes
+        }
+
+    mutants, outcomes = read(RULE)
+    for number, mutant in enumerate(mutants):
+        outcomes.note(mutant.key, number != 2)
+    tried = {"LEAST": [True, True], "late": [False, True, True], "early": [True]}
+    assert known(RULE) == tried
+    assert (
+        known(RULE.replace("Whether it is", "Is it").replace("LEAST = 3", "\n\nLEAST = 3")) == tried
+    )
+    changed = known(RULE.replace("time > 5", "time > 5 or not time"))
+    assert changed == {**tried, "late": [None] * 3}
+    assert known(RULE.replace("LEAST = 3", "LEAST = 4")) == {**tried, "LEAST": [None] * 2}
+
+
+def test_outcomes_of_code_that_is_gone_are_dropped(tmp_path: Path) -> None:
+    rule, path = tmp_path / "rule.py", tmp_path / "outcomes.txt"
+    rule.write_text(RULE)
+    mutants = mutants_of(rule, tmp_path)
+    outcomes = Outcomes(path, mutants)
+    for mutant in mutants:
+        outcomes.note(mutant.key, True)
+    assert len(path.read_text().splitlines()) == 3
+    Outcomes(path, [mutant for mutant in mutants if mutant.scope != "late"]).write()
+    assert [line.split()[1] for line in path.read_text().splitlines()] == ["LEAST", "early"]

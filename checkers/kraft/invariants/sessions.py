@@ -33,8 +33,6 @@ from kraftwreck.nodes.protocol import errors
 
 STOPPING = "pending-controlled-shutdown"
 """The state that a broker reports as soon as its shutdown is requested."""
-ANY_EPOCH = -1
-"""The key of registrations, which are contact whatever epoch they lead to."""
 
 
 class _Reign(NamedTuple):
@@ -52,11 +50,12 @@ def check(evidence: Evidence, report: Report) -> None:
     """Judge C16."""
     if not evidence.captured:
         return
-    contacts: dict[int, dict[int, list[int]]] = {}
+    contacts: dict[int, dict[int | None, list[int]]] = {}
+    # None: registrations, which are contact whatever epoch they lead to.
     for api in ("BrokerHeartbeat", "BrokerRegistration"):
         for message in evidence.of(api):
             if message.request is not None:
-                epoch = message.request.get("broker_epoch", ANY_EPOCH)
+                epoch = message.request.get("broker_epoch")
                 by_epoch = contacts.setdefault(message.request["broker_id"], {})
                 by_epoch.setdefault(epoch, []).extend(_heard(message))
     if not contacts:
@@ -76,7 +75,7 @@ def check(evidence: Evidence, report: Report) -> None:
     for broker_id, by_epoch in sorted(contacts.items()):
         for epoch, begin, end in unfenced.get(broker_id, ()):
             report.held("C16")
-            times = sorted(by_epoch.get(epoch, []) + by_epoch.get(ANY_EPOCH, []))
+            times = sorted(by_epoch.get(epoch, []) + by_epoch.get(None, []))
             _judge(evidence, report, (broker_id, epoch), times, (begin, end), known, bound)
 
 

@@ -254,6 +254,17 @@ def test_c16_a_silent_broker(
     assert listed(run, "C16")["facts"] == 2
 
 
+def test_c16_a_heartbeat_without_an_epoch_is_no_contact(
+    brokers: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    for number in range(60):
+        beat(capture, 1 + number, 1, brokers.epochs[1])
+        beat(capture, 1 + number, 2, brokers.epochs[2] if number == 0 else -1)
+    brokers.time += 60
+    brokers.write(brokers.later)
+    assert "C16" in broken(make_run(None, brokers, capture=capture))
+
+
 def test_c16_a_broker_whose_fencing_is_committed_late(
     brokers: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:

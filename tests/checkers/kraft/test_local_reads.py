@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.checkers.kraft.controller_model.reads import describe_partitions
+from kraftwreck.checkers.kraft.controller_model.reads import _differences, describe_partitions
 from kraftwreck.checkers.kraft.controller_model.state import State
 from kraftwreck.checkers.kraft.invariants import check
 from kraftwreck.checkers.kraft.invariants.controller import Controller
-from kraftwreck.checkers.kraft.invariants.evidence import NO_LAG, TRACES_LAG, Evidence
+from kraftwreck.checkers.kraft.invariants.evidence import NO_LAG, Evidence
 from kraftwreck.checkers.kraft.invariants.report import BROKEN, NOT_CHECKED
 from kraftwreck.checkers.kraft.recorded.capture import Capture
 from kraftwreck.checkers.recorded.run_data import RunData
@@ -127,7 +127,7 @@ def test_a_broker_that_starts_serves_once_it_has_caught_up(
     assert found == [] if caught_up else "serves only once it has caught up" in found[0]
 
 
-@pytest.mark.parametrize("versions", [None, {}, {"traces": 1}, {"traces": TRACES_LAG}])
+@pytest.mark.parametrize("versions", [None, {}, {"traces": 1}, {"traces": 2}])
 def test_nodes_that_did_not_trace_their_lag_prove_nothing(
     cluster: Any, capture: Capture, make_run: Callable[..., Any], versions: Any
 ) -> None:
@@ -135,7 +135,16 @@ def test_nodes_that_did_not_trace_their_lag_prove_nothing(
     capture.own_inputs = True
     told = check(answered_at_once(cluster, capture, make_run, False, versions=versions))
     c20 = told.stats["invariants"]["C20"]
-    if versions == {"traces": TRACES_LAG}:
+    if versions == {"traces": 2}:
         assert c20["status"] == BROKEN
     else:
         assert (c20["status"], c20["why"]) == (NOT_CHECKED, NO_LAG)
+
+
+@pytest.mark.parametrize(("count", "shown", "more"), [(1, 1, 0), (3, 3, 0), (4, 3, 1), (7, 3, 4)])
+def test_three_differences_are_named_and_the_others_counted(
+    count: int, shown: int, more: int
+) -> None:
+    text = _differences(dict.fromkeys(range(count), "b"), dict.fromkeys(range(count), "a"))
+    named = "; ".join(f"{key}: b, it is a" for key in range(shown))
+    assert text == named + (f"; and {more} more" if more else "")

@@ -221,3 +221,16 @@ def test_a_snapshot_up_to_the_last_commit_is_judged_at_once(
     end = model_of(quorum).chain.end
     quorum.event("n1", "snapshot", {"end": end + beyond, "epoch": 1})
     assert model_of(quorum).steps.get("named", 0) == judged
+
+
+@pytest.mark.parametrize(
+    ("lost", "more"), [(1, ""), (2, " (and 1 more gaps)"), (3, " (and 2 more gaps)")]
+)
+def test_a_trace_with_gaps_names_the_first_and_counts_the_others(
+    quorum: Any, lost: int, more: str
+) -> None:
+    quorum.one_epoch()
+    model = model_of(quorum)
+    model.finish()
+    model.gaps = [f"gap {number}" for number in range(lost)]
+    assert model.missing == f"the trace is incomplete: gap 0{more}"
