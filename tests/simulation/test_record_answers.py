@@ -30,6 +30,7 @@ def test_the_step_that_answers_may_take_newer_metadata_afterwards(
     host: Any = SimpleNamespace(id=4, life=1, name="b1")
     assignment = SimpleNamespace(leader_epoch=7)
     partition: Any = SimpleNamespace(assignment=assignment, hw=0, log=None)
+    partition.in_sync = SimpleNamespace(isr=(4,), pending=None)
     traffic = SimpleNamespace(on_request=[], on_answer=[])
     monkeypatch.setattr(record_answers, "record_traffic", lambda world: traffic)
     monkeypatch.setattr(replica_positions, "replicas_on", lambda host: {KEY: partition})
