@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from kraftwreck.nodes.replication.events import Request, Together
+from kraftwreck.nodes.replication.events import FetchReceived, ProduceReceived, Request, Together
 
 MOST_TOGETHER: Final = 100
 """Requests for records in one step."""
@@ -14,8 +15,11 @@ MOST_TOGETHER: Final = 100
 class Gathering:
     """Gathers the requests of one turn.
 
-    A follower's fetch is then answered with the records of all of them. ``defer`` calls a function
-    when the turn is over; ``step`` passes an event to the node.
+    A follower's fetch is then answered with the records of all of them. Other requests than Produce
+    and Fetch have steps of their own: they ask for offsets, which a batch does not have before the
+    disk has taken it, and that is known only after the step.
+
+    ``defer`` calls a function when the turn is over; ``step`` passes an event to the node.
     """
 
     def __init__(
@@ -25,18 +29,32 @@ class Gathering:
     ) -> None:
         self._step = step
         self._defer = defer
-        self._requests: list[Request] = []
+        self._steps: deque[list[Request]] = deque()
+        """The requests of each step, in the order in which they came."""
 
     def add(self, request: Request) -> None:
-        """Keep ``request`` until the turn is over, or until there are :data:`MOST_TOGETHER`."""
-        if not self._requests:
+        """Keep ``request`` until the turn is over, or a later one."""
+        if not self._steps:
             self._defer(self.submit)
-        self._requests.append(request)
-        if len(self._requests) == MOST_TOGETHER:
-            self.submit()
+        last = self._steps[-1] if self._steps else None
+        if last is not None and _may_share(request) and _may_share(last[0]) and not _is_full(last):
+            last.append(request)
+        else:
+            self._steps.append([request])
 
     def submit(self) -> None:
-        """Let the node handle the requests of the turn, if there are any."""
-        requests, self._requests = self._requests, []
-        if requests:
-            self._step(Together(tuple(requests)) if len(requests) > 1 else requests[0])
+        """Let the node handle the requests of the next step, if there are any."""
+        if not self._steps:
+            return
+        requests = self._steps.popleft()
+        if self._steps:
+            self._defer(self.submit)
+        self._step(Together(tuple(requests)) if len(requests) > 1 else requests[0])
+
+
+def _may_share(request: Request) -> bool:
+    return isinstance(request, ProduceReceived | FetchReceived)
+
+
+def _is_full(requests: list[Request]) -> bool:
+    return len(requests) >= MOST_TOGETHER

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kraftwreck.nodes.replication.events import ListOffsetsReceived, Request, Together
+from kraftwreck.nodes.replication.events import (
+    FetchReceived,
+    ListOffsetsReceived,
+    Request,
+    Together,
+)
 from kraftwreck.nodes.server.gathering import MOST_TOGETHER, Gathering
 
 
@@ -23,7 +28,7 @@ class _Turn:
 
     def receive(self, *tokens: int) -> None:
         for token in tokens:
-            self.gathering.add(ListOffsetsReceived(token, ()))
+            self.gathering.add(FetchReceived(token, ()))
 
     def end(self) -> None:
         deferred, self.deferred[:] = self.deferred[:], []
@@ -51,8 +56,20 @@ def test_a_request_alone_is_a_step_of_its_own() -> None:
 def test_a_step_has_a_limited_number_of_requests() -> None:
     turn = _Turn()
     turn.receive(*range(MOST_TOGETHER + 2))
+    turn.end()
     assert turn.steps == [list(range(MOST_TOGETHER))]
     turn.end()
     assert turn.steps[1:] == [[MOST_TOGETHER, MOST_TOGETHER + 1]]
     turn.end()
     assert len(turn.steps) == 2
+
+
+def test_a_request_for_offsets_is_a_step_of_its_own() -> None:
+    """Batches before it in the same step might have no room, which only the end of it shows."""
+    turn = _Turn()
+    turn.receive(1, 2)
+    turn.gathering.add(ListOffsetsReceived(3, ()))
+    turn.receive(4, 5)
+    for _ in range(4):
+        turn.end()
+    assert turn.steps == [[1, 2], [3], [4, 5]]

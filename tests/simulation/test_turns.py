@@ -71,7 +71,7 @@ class _Loop:
         for _ in range(count):
             self._tokens += 1
             self.host.tokens[self._tokens] = ClientCall(self._tokens, 1, 1, 1, None, "")
-            self.world.deliver(self.host, come.ListOffsetsReceived(self._tokens, ()))
+            self.world.deliver(self.host, come.FetchReceived(self._tokens, ()))
 
     def run(self, until: int) -> None:
         self.world.run(until)
@@ -111,12 +111,13 @@ def test_other_events_do_not_wait_for_the_end_of_the_turn() -> None:
     assert loop.seen == [(0, [])]
 
 
-def test_a_full_step_does_not_wait_for_the_end_of_the_turn() -> None:
+def test_what_has_no_place_in_a_full_step_waits_for_the_next_turn() -> None:
     loop = _Loop()
     loop.receive(MOST_TOGETHER + 1)
-    assert loop.seen == [(0, list(range(1, MOST_TOGETHER + 1)))]
     loop.run(501)
-    assert loop.seen[1:] == [(500, [MOST_TOGETHER + 1])]
+    assert loop.seen == [(500, list(range(1, MOST_TOGETHER + 1)))]
+    loop.run(1_001)
+    assert loop.seen[1:] == [(1_000, [MOST_TOGETHER + 1])]
 
 
 def test_a_turn_ends_once_the_process_has_time() -> None:
