@@ -1,7 +1,7 @@
 """Mutation of the constants and comparisons in ``checkers/``: which of them no test pins.
 
     python -m bench.checker_mutants [--only PREFIX] [--kind KIND] [--again] [--limit SECONDS]
-    python -m bench.checker_mutants --watches [--sample NUMBER] [--tests PREFIX]
+    python -m bench.checker_mutants --watches [--sample NUMBER] [--tests PREFIX] [--most SECONDS]
 
 Constants, bounds, factors and comparisons (:mod:`bench.mutation.places`) are changed one at a time.
 The tests are those of checkers and of the simulator's rules, without those of hosts, browsers,
@@ -17,12 +17,16 @@ only with ``--equivalents``: it is an error if one is killed.
 
 ``--watches`` tries the files of the simulator that report failures, by the tests of
 ``tests/simulation`` without many runs. ``--sample`` draws some of the mutants, always the same.
+``--most`` leaves out tests that take more CPU seconds, which simulate whole runs: a rule is pinned
+by a test at its edge, not by the luck of a run.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import re
 import sys
 import time
 import tomllib
@@ -44,7 +48,7 @@ REACH = ROOT / "build/mutation/reach.json"
 PAGE = ROOT / "bench/results/checker-mutants.md"
 EQUIVALENTS = ROOT / "bench/results/checker-mutants.toml"
 WATCHES = ROOT / "systems/kraft/simulated"
-REPORTS = "import Failures"
+REPORTS = re.compile(r"self\._?failures\.add\(")
 """Files of the simulator that judge have this text."""
 WATCHED = "from tests.simulation.watched import"
 """Tests of the simulator's rules have this line; other tests beside them simulate whole runs."""
@@ -56,7 +60,7 @@ LEFT_OUT = ("test_checker_mutants.py", "test_check_command.py", "test_mutation.p
 def all_mutants() -> list[Mutant]:
     """Return the mutants of all checkers, then those of the simulator's watches."""
     paths = sorted((ROOT / "checkers").rglob("*.py"))
-    paths += [path for path in sorted(WATCHES.glob("*.py")) if REPORTS in path.read_text()]
+    paths += [path for path in sorted(WATCHES.glob("*.py")) if REPORTS.search(path.read_text())]
     found = [mutant for path in paths for mutant in mutants_of(path)]
     return [mutant for mutant in found if mutant.path not in PROGRAMS]
 
@@ -132,8 +136,8 @@ def page(outcomes: Mapping[str, bool | None], equivalent: Mapping[str, str]) -> 
             "",
             "## The watches of the simulator",
             "",
-            "A sample of the mutants of the files that report failures. The tests are those of",
-            "`tests/simulation` without those that need many runs, so the score is a lower bound.",
+            "The mutants of the files that report failures. The tests are those of",
+            "`tests/simulation` that need less than a second, without whole runs (`--most 1`).",
             "",
             *_table(watches, equivalent),
         ]
@@ -242,6 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--watches", action="store_true", help="the rules of the simulator")
     parser.add_argument("--sample", type=int, default=0, help="draw so many of the mutants")
     parser.add_argument("--tests", action="append", help="a path of tests; may be repeated")
+    parser.add_argument("--most", type=float, default=math.inf, help="CPU seconds of a test")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds in all")
     options = parser.parse_args(arguments)
     end = time.monotonic() + options.limit
@@ -250,21 +255,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     every = all_mutants()
     equivalent = equivalents(every)
     chosen = chosen_of(options, every, Outcomes(OUTCOMES, every), equivalent)
+    files = test_files(options.tests or (), watches=options.watches)
     print(f"{len(chosen)} mutants", flush=True)
     fresh.prepare()
     child = os.fork() if chosen else 0  # Checkers are imported there and not here.
     if child == 0 and chosen:
         note = Notes(Outcomes(OUTCOMES, every)).note
-        files = test_files(options.tests or (), watches=options.watches)
-        session.run(files, until(chosen, end), REACH, note)
+        session.run(files, until(chosen, end), REACH, note, most_s=options.most)
         return
     if chosen and os.waitpid(child, 0)[1]:
         raise SystemExit("the tests were not run")
     outcomes = Outcomes(OUTCOMES, every)
     outside = set(msgspec.json.decode(OUTSIDE.read_bytes(), type=list[str]))
-    reached = read_reached(REACH)
+    reached = {
+        name: test
+        for name, test in read_reached(REACH).items()
+        if name.partition("::")[0] in files and test.seconds <= options.most
+    }
     for mutant in until([mutant for mutant in chosen if mutant.key in outside], end):
         Notes(outcomes).note(mutant, fresh.killed(mutant, reached))
+    outcomes = Outcomes(OUTCOMES, every)
     outcomes.write()
     PAGE.write_text(page({mutant.key: outcomes.of(mutant.key) for mutant in every}, equivalent))
     if wrong := [key for key in equivalent if outcomes.of(key)]:

@@ -1,4 +1,4 @@
-"""The result of a campaign: for people, and as plain values."""
+"""The result of a campaign, with every failed run: for people, and as plain values."""
 
 from __future__ import annotations
 
@@ -21,11 +21,18 @@ def report(progress: Progress, campaign: Campaign, say: Say) -> None:
     for tested in unknown[:3]:
         name, reason = tested.unknown[0]
         say(f"seed {tested.seed}: {name} is unknown: {reason}")
+    for tested in _failed(progress):
+        kinds = ", ".join(f"{checker} {kind}" for checker, kind, _ in tested.found)
+        say(f"seed {tested.seed} failed: {kinds}: {command_line('replay', tested.run)}")
     for tested in {t.seed: t for t in progress.kinds.values()}.values():
         say(f"repeat: {_repeat(campaign, progress.source, tested)}")
     for line in _reached(progress.source):
         say(line)
     say(f"digest of all runs: {digest}")
+
+
+def _failed(progress: Progress) -> list[Tested]:
+    return sorted((t for t in progress.tested if t.found), key=lambda t: t.seed)
 
 
 def _repeat(campaign: Campaign, source: Source, tested: Tested) -> str:
@@ -44,9 +51,9 @@ def _reached(source: Source) -> Iterator[str]:
         yield f"  corpus: {len(source.corpus.entries)} runs, {source.kept} of them new"
 
 
-def plain(progress: Progress, cases: Sequence[Path]) -> dict[str, Any]:
+def plain(progress: Progress, campaign: Campaign, cases: Sequence[Path]) -> dict[str, Any]:
     """Return the result of the campaign as plain values; ``cases`` are the shrunk failures."""
-    failed = sorted((t for t in progress.tested if t.found), key=lambda t: t.seed)
+    failed = _failed(progress)
     return {
         "runs": len(progress.tested),
         "failures": len(failed),
@@ -55,7 +62,7 @@ def plain(progress: Progress, cases: Sequence[Path]) -> dict[str, Any]:
         "digest": combined_digest(progress.tested),
         "sim_s": round(progress.sim_s, 3),
         "cpu_s": round(progress.cpu_s, 3),
-        "failed": [as_json(t) for t in failed],
+        "failed": [as_json(t) | {"repeat": _repeat(campaign, progress.source, t)} for t in failed],
         "shrunk": [str(path) for path in cases],
         "coverage": progress.source.covered.summary(),
     }

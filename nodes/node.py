@@ -51,7 +51,7 @@ from kraftwreck.nodes.metadata.loader import Applied, Loader
 from kraftwreck.nodes.metadata.operation import Record
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.nodes.protocol.records import decode_record
-from kraftwreck.nodes.replication.events import FromShell
+from kraftwreck.nodes.replication.events import FromShell, is_from_shell
 
 DIGEST_INTERVAL: Final = 64
 """Offsets between two traces of the image's digest."""
@@ -98,6 +98,8 @@ class Node:
         """The end of what the image shows."""
         self._behind: tuple[int, int] | None = None
         """The applied and the committed end of the last report, None if these were equal."""
+        self._roles_due: int | None = None
+        """When controller and broker are due, None after a step that may have changed it."""
         self._more = False
         self._now = now
         self._position = 0
@@ -110,8 +112,19 @@ class Node:
         """The time at which the next Tick is due, monotonic microseconds."""
         if self._more:
             return self._now
-        due = min(poll.deadline(self.replica), self.controller.deadline)
-        return due if self.broker is None else min(due, self.broker.deadline)
+        due = min(poll.deadline(self.replica), self._roles_deadline())
+        data = None if self.broker is None else self.broker.data
+        return due if data is None else min(due, data.deadline)
+
+    def _roles_deadline(self) -> int:
+        """Return when controller and broker are next due, apart from the data plane."""
+        due = self._roles_due
+        if due is None:
+            due = self.controller.deadline
+            if self.broker is not None:
+                due = min(due, self.broker.own_deadline)
+            self._roles_due = due
+        return due
 
     def start(self, now: int, wall_ms: int) -> list[NodeEffect]:
         """Initialize from the recovered state; call once, before any step."""
@@ -126,6 +139,8 @@ class Node:
         replica = self.replica
         replica.now = self._now = now
         replica.wall_ms = wall_ms
+        if is_from_shell(event):
+            return self._handle_data(event, now, wall_ms)
         if isinstance(event, Tick):
             pass
         elif isinstance(event, RequestReceived):
@@ -139,8 +154,6 @@ class Node:
         elif isinstance(event, ApiResponseReceived):
             what = f"an answer of node {event.source}"
             contained(replica, what, partial(self._answered, event, now, wall_ms))
-        elif isinstance(event, FromShell):
-            return self._handle_data(event, now, wall_ms)
         elif isinstance(event, Shutdown):
             if self.broker is not None:
                 self.broker.stop(now)
@@ -169,6 +182,8 @@ class Node:
         broker = self.broker
         if broker is None:
             raise FatalError(f"a node without a broker has no data plane: {type(event).__name__}")
+        if broker.data is None or not broker.data.is_open:
+            self._roles_due = None  # The broker may register as soon as its logs are open.
         broker.handle_data(event, now, wall_ms)
         for kind, detail in broker.take_notes():
             self.replica.trace(kind, detail)
@@ -178,6 +193,7 @@ class Node:
 
     def _settle(self, now: int, wall_ms: int) -> list[NodeEffect]:
         """Run replica and controller until neither has news for the other."""
+        self._roles_due = None
         replica = self.replica
         controller = self.controller
         loader = self.loader

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import threading
@@ -25,9 +26,9 @@ from kraftwreck.pipeline.java import PipelineError, java_version
 
 TIMEOUT_S = 120.0
 _IN_BACKGROUND, _LIKE_OTHERS = 5, 0
-"""Nice values of the worker's session before and after something waits for its answer. Linux
-shares processors among sessions first (autogroups, sched(7)): the nice value of a process only
-counts within its own session."""
+"""How much nicer than this process the worker is before and after something waits for its answer.
+Where Linux shares processors among sessions first (autogroups, sched(7)) the nice value of its
+session counts, elsewhere those of its processes."""
 
 
 class Handle:
@@ -105,11 +106,13 @@ class Handle:
         threading.Thread(target=self._reap, name="spark-end", daemon=True).start()
 
     def wait(self, timeout_s: float = TIMEOUT_S) -> None:
-        """Close and wait; kill a worker that does not end in time."""
+        """Close and wait; kill a worker that does not end in time, and its JVM."""
         self._hang_up()
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()
         self._reap()
 
@@ -177,7 +180,10 @@ def start(
     return Handle(process, run_folder.resolve())
 
 
-def _share(session: int, nice: int) -> None:
-    """Set the nice value of a session of processes, where the kernel has such values."""
-    with contextlib.suppress(OSError):
-        Path(f"/proc/{session}/autogroup").write_text(str(nice))
+def _share(session: int, nicer: int) -> None:
+    """Let a session of processes be ``nicer`` than this process, as far as this user may."""
+    with contextlib.suppress(OSError):  # A kernel without autogroups.
+        Path(f"/proc/{session}/autogroup").write_text(str(nicer))
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    with contextlib.suppress(OSError):  # Only root may take a share back.
+        os.setpriority(os.PRIO_PGRP, session, min(own + nicer, 19))

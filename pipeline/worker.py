@@ -41,9 +41,6 @@ from kraftwreck.pipeline.judging import recorded
 from kraftwreck.pipeline.keyed import serve as check
 from kraftwreck.pipeline.session import session
 
-_NICENESS = 5
-"""The start of Spark must not slow the nodes under test down."""
-
 _PARENT_CHECK_S = 0.5
 _REHEARSALS = 3
 """After so many the next analysis takes no less time."""
@@ -56,8 +53,6 @@ def main() -> None:
     """Serve requests until stdin ends."""
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # Other output must not come between the answers.
-    with suppress(OSError):
-        os.nice(_NICENESS)
     if os.getpgrp() != os.getpid():
         os.setpgrp()  # All child processes, above all the JVM, are in one group.
     master, size, parent, spare = *sys.argv[1:3], int(sys.argv[3]), float(sys.argv[4])

@@ -231,9 +231,13 @@ class Filesystem(Media):
 
     def read_at(self, path: Path, position: int, size: int) -> bytes:
         """Return up to ``size`` bytes from ``position`` on."""
+        return self.read_from(self.inode(path), position, size)
+
+    def read_from(self, inode: Inode, position: int, size: int) -> bytes:
+        """Return up to ``size`` bytes of the visible contents from ``position`` on."""
         if self.trouble is not None:
             self.trouble.check("read")
-        return bytes(self.inode(path).data[position : position + size])
+        return bytes(inode.data[position : position + size])
 
     def size(self, path: Path) -> int:
         """Return the number of bytes of the content."""
@@ -476,6 +480,10 @@ class MemoryFile(File):
         taken = files.taken(len(data))
         self._inode.data += data if taken == len(data) else data[:taken]
         return taken
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Return up to ``size`` bytes of the visible contents from ``position`` on."""
+        return self._files.read_from(self._inode, position, size)
 
     def truncate(self, length: int) -> None:
         """Truncate the visible contents."""

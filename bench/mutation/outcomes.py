@@ -29,14 +29,18 @@ def _place(mutant: Mutant) -> Place:
 class Outcomes:
     """Whether each of the ``mutants`` that exist was killed; ``path`` is the file.
 
-    Lines of other code are dropped when the file is written.
+    Lines of other code are dropped when the file is written. Another session may write to the file
+    meanwhile: its outcomes are kept.
     """
 
     def __init__(self, path: Path, mutants: Iterable[Mutant]) -> None:
         self._path = path
         self._known: dict[Place, dict[str, bool]] = {}
         self._names = {mutant.key: (_place(mutant), digest(mutant.key)) for mutant in mutants}
-        for line in path.read_text().splitlines() if path.exists() else ():
+        self._read()
+
+    def _read(self) -> None:
+        for line in self._path.read_text().splitlines() if self._path.exists() else ():
             file, scope, code, *words = line.split(" ")
             self._known[file, scope, code] = {word[1:]: word[0] == "+" for word in words}
 
@@ -47,6 +51,7 @@ class Outcomes:
 
     def note(self, key: str, killed: bool) -> None:
         """Write down an outcome."""
+        self._read()
         place, name = self._names[key]
         self._known.setdefault(place, {})[name] = killed
         self.write()

@@ -9,6 +9,7 @@ mutant endless.
 from __future__ import annotations
 
 import gc
+import math
 import os
 import signal
 import time
@@ -45,12 +46,18 @@ Outcome = Callable[[Mutant, "bool | None"], None]
 
 
 class Trials:
-    """A plugin of pytest that tries ``mutants`` in place of running the tests."""
+    """A plugin of pytest that tries ``mutants`` in place of running the tests.
 
-    def __init__(self, mutants: Iterable[Mutant], record: Path, outcome: Outcome) -> None:
+    Tests of more than ``most_s`` CPU seconds are left out.
+    """
+
+    def __init__(
+        self, mutants: Iterable[Mutant], record: Path, outcome: Outcome, most_s: float
+    ) -> None:
         self._mutants = mutants
         self._record = record
         self._outcome = outcome
+        self._most_s = most_s
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Measure the tests and try all mutants."""
@@ -59,6 +66,7 @@ class Trials:
         for item in items:
             if not reached[item.nodeid].passed:
                 print(f"fails without any change: {item.nodeid}", flush=True)
+        items = [item for item in items if reached[item.nodeid].seconds <= self._most_s]
         import_judges()
         known = functions()
         gc.freeze()  # A collection in a forked process would copy the memory of this one.
@@ -123,9 +131,17 @@ def _end_when_asleep() -> None:
     signal.setitimer(signal.ITIMER_REAL, LOOK_S, LOOK_S)
 
 
-def run(files: Sequence[str], mutants: Iterable[Mutant], record: Path, outcome: Outcome) -> None:
-    """Collect the tests of ``files`` and try ``mutants``. Raises SystemExit without tests."""
-    plugins = [SameExamples(), Trials(mutants, record, outcome)]
+def run(
+    files: Sequence[str],
+    mutants: Iterable[Mutant],
+    record: Path,
+    outcome: Outcome,
+    *,
+    most_s: float = math.inf,
+) -> None:
+    """Collect the tests of ``files`` and try ``mutants`` with those of at most ``most_s`` CPU
+    seconds. Raises SystemExit without tests."""
+    plugins = [SameExamples(), Trials(mutants, record, outcome, most_s)]
     code = pytest.main([*ARGUMENTS, *files], plugins=plugins)
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         raise SystemExit(f"the tests cannot be collected: exit code {code}")

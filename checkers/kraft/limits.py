@@ -215,24 +215,7 @@ SERVING_US: Final = 30_000_000
 """How long, from then on, partitions that do not serve may show no progress: the requests of
 followers and of leaders to the controller, and their retries, take a few seconds at most."""
 
-LIMITS: Final = (
-    STICKINESS,
-    GIVEN_UP,
-    SESSION,
-    SESSION_LEFT,
-    REGISTERED,
-    UNFENCED,
-    SHUT_DOWN,
-    DEPARTURE,
-    ELECTIONS,
-    RETENTION,
-    SERVED,
-    NEWS,
-    RECOVERED,
-    ENDED,
-    STAYS,
-    BUSY,
-)
+LIMITS: Final = tuple(each for each in list(globals().values()) if isinstance(each, Limit))
 """All limits that findings depend on, as in docs/invariants.md."""
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
+from typing import NamedTuple
 
 from kraftwreck.checkers.kraft.quorum_model.election_rules import vote_is_saved
 from kraftwreck.checkers.kraft.quorum_model.fetching import is_plain
@@ -132,14 +134,18 @@ class StepRules:
         self.broken.setdefault(rule, explanation)
 
 
+class _Batch(NamedTuple):
+    base: int
+    epoch: int
+    end: int
+
+
 class _Log:
     """Where the batches of a node's log begin, and their epochs."""
 
     def __init__(self, recovered: Recovered) -> None:
         self.start = self.end = recovered.start_offset
-        self._bases: list[int] = []
-        self._epochs: list[int] = []
-        self._ends: list[int] = []
+        self._batches: list[_Batch] = []
         self._snapshots = {snapshot.end_offset: snapshot.epoch for snapshot in recovered.snapshots}
         for batch in recovered.batches:
             self._append(batch)
@@ -147,41 +153,35 @@ class _Log:
     def last_epoch(self) -> int | None:
         """Return the epoch of the last record; of an empty log that of the snapshot before it, 0 at
         the beginning, None if it is not known."""
-        if self._epochs:
-            return self._epochs[-1]
+        if self._batches:
+            return self._batches[-1].epoch
         return self._snapshots.get(self.end, 0 if self.end == 0 else None)
 
     def epoch_before(self, offset: int) -> int | None:
         """Return the epoch of the record before ``offset``, None if it is not in the log."""
-        place = bisect_right(self._bases, offset - 1) - 1
-        return self._epochs[place] if place >= 0 and offset <= self.end else None
+        place = bisect_right(self._batches, offset - 1, key=attrgetter("base")) - 1
+        return self._batches[place].epoch if place >= 0 and offset <= self.end else None
 
     def carry_out(self, effect: NodeEffect) -> None:
         """Follow a durable effect; others change nothing."""
         if isinstance(effect, AppendLog):
             self._append(effect.batch)
         elif isinstance(effect, TruncateLog):
-            while self._ends and self._ends[-1] > effect.end_offset:
-                self._drop(-1)
-            self.end = self._ends[-1] if self._ends else self.start
+            while self._batches and self._batches[-1].end > effect.end_offset:
+                self._batches.pop()
+            self.end = self._batches[-1].end if self._batches else self.start
         elif isinstance(effect, FinishSnapshot):
             self._snapshots[effect.end_offset] = effect.epoch
         elif isinstance(effect, InstallSnapshot):
-            self._bases, self._epochs, self._ends = [], [], []
+            self._batches.clear()
             self.start = self.end = effect.end_offset
             self._snapshots[effect.end_offset] = effect.epoch
         elif isinstance(effect, CleanLog):
-            while self._ends and self._ends[0] <= effect.start_offset:
-                self._drop(0)
+            cleaned = bisect_right(self._batches, effect.start_offset, key=attrgetter("end"))
+            del self._batches[:cleaned]
             self.start = effect.start_offset
 
     def _append(self, batch: bytes) -> None:
         header = parse_header(batch)
-        self._bases.append(header.base_offset)
-        self._epochs.append(header.epoch)
         self.end = header.last_offset + 1
-        self._ends.append(self.end)
-
-    def _drop(self, place: int) -> None:
-        for values in (self._bases, self._epochs, self._ends):
-            del values[place]
+        self._batches.append(_Batch(header.base_offset, header.epoch, self.end))

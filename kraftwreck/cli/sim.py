@@ -1,4 +1,4 @@
-"""``kraftwreck sim``: many tests in virtual time; the first failure of each kind is saved."""
+"""``kraftwreck sim``: many tests in virtual time; each failed run is saved and named."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def cli(
         cases = shrink_kept(progress.kinds, say)
     report(progress, campaign, say)
     if json_output:
-        click.echo(json.dumps(plain(progress, cases)))
+        click.echo(json.dumps(plain(progress, campaign, cases)))
     failed = any(t.found for t in progress.tested)
     unknown = any(t.unknown for t in progress.tested)
     sys.exit(INVALID if failed else UNKNOWN if unknown else VALID)

@@ -103,13 +103,19 @@ class Broker:
     @property
     def deadline(self) -> int:
         """The time at which the next :meth:`tick` is due; a far future if none is."""
+        due = self.own_deadline
+        return due if self._data is None else min(due, self._data.deadline)
+
+    @property
+    def own_deadline(self) -> int:
+        """:attr:`deadline` apart from the data plane. Events of the data plane do not change it
+        once the logs are open."""
         controller = self._find_controller()
-        due = min(
+        return min(
             self._life.deadline(controller),
             self._forwarding.deadline(controller),
             self._producer_ids.deadline(controller),
         )
-        return due if self._data is None else min(due, self._data.deadline)
 
     def _find_controller(self) -> ControllerAddress | None:
         """Return the active controller as far as known; the same object until it changes."""
@@ -164,7 +170,7 @@ class Broker:
             raise FatalError(f"the broker has no data plane for {type(event).__name__}")
         if self.stopped:
             return
-        if isinstance(event, Request | Together) and (self._held or not self._life.knows):
+        if (self._held or not self._life.knows) and isinstance(event, Request | Together):
             self._held.append(event)
             return
         self._data.step(event, now, wall_ms)

@@ -8,7 +8,7 @@ where the leader listens. All other effects of the core pass to the shell as the
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from kraftwreck.nodes.broker.cluster_view import listener_of
 from kraftwreck.nodes.broker.image_changes import ImageChanges
@@ -35,6 +35,9 @@ from kraftwreck.nodes.replication.replicas import Replicas
 
 Body = dict[str, Any]
 
+_JOINED: Final = frozenset((AlterPartition, Note, FetchFrom, AskOffsets, RemoveLog))
+"""The effects of the core that do not pass to the shell as they are."""
+
 
 class DataPlane:
     """The replicas of one broker; times are microseconds, ``wall_ms`` milliseconds.
@@ -59,6 +62,7 @@ class DataPlane:
         self._stopped = False
         self._effects: list[Effect | SendApi] = []
         self._notes: list[tuple[str, Body]] = []
+        self._core_due: int | None = None
         self._samples = Samples(now)
         self._names: dict[bytes, str] = {}
 
@@ -75,7 +79,7 @@ class DataPlane:
     @property
     def deadline(self) -> int:
         """The time at which the next :meth:`tick` is due."""
-        return min(self.core.deadline, self._proposals.deadline)
+        return min(self._core_deadline(), self._proposals.deadline)
 
     def take_effects(self) -> list[Effect | SendApi]:
         """Return the effects for the shell since the last call, in order."""
@@ -105,13 +109,16 @@ class DataPlane:
 
     def step(self, event: Event, now: int, wall_ms: int) -> None:
         """Handle one event of the shell; :meth:`take_effects` returns what follows from it."""
+        self._core_due = None
         jumped: list[PartitionKey] = []
         if isinstance(event, LogOpened):
             jumped.append(event.key)
             if self._opening is not None:
                 self._opening.discard(event.key)
         for effect in self.core.step(event, now, wall_ms):
-            if isinstance(effect, AlterPartition):
+            if type(effect) not in _JOINED:
+                self._effects.append(effect)
+            elif isinstance(effect, AlterPartition):
                 assert self._proposed is None, "one AlterPartition at a time"
                 self._proposed = effect
             elif isinstance(effect, Note):
@@ -120,17 +127,38 @@ class DataPlane:
                     jumped.append(effect.key)
                 where = {"topic_id": topic_id.hex(), "partition": number}
                 self._notes.append((f"replica-{effect.kind}", where | effect.detail))
-            elif isinstance(effect, FetchFrom | AskOffsets):
+            elif isinstance(effect, FetchFrom):
+                self._effects.append(self._addressed(effect))
+            elif isinstance(effect, AskOffsets):
                 at = self._endpoints.get(effect.leader)
                 self._effects.append(replace(effect, endpoint=at, broker_epoch=self._epoch))
             else:
-                if isinstance(effect, RemoveLog) and self._opening is not None:
+                assert isinstance(effect, RemoveLog)
+                if self._opening is not None:
                     self._opening.discard(effect.key)
                 self._effects.append(effect)
         if now >= self._samples.due:
             self._trace(self._samples.all(self.core.partitions, now))
         elif jumped:
             self._trace(self._samples.some(self.core.partitions, jumped))
+
+    def _core_deadline(self) -> int:
+        """Return when the core is due, which only its steps change."""
+        due = self._core_due
+        if due is None:
+            due = self._core_due = self.core.deadline
+        return due
+
+    def _addressed(self, effect: FetchFrom) -> FetchFrom:
+        """Return the fetch with the address of its leader. The core keeps its own."""
+        return FetchFrom(
+            effect.leader,
+            effect.correlation,
+            effect.max_wait_ms,
+            effect.parts,
+            self._endpoints.get(effect.leader),
+            self._epoch,
+        )
 
     def _trace(self, moved: Moved) -> None:
         """Trace positions, with the names of topics that no event of this process has named."""
@@ -162,7 +190,7 @@ class DataPlane:
         void = self._proposals.void(controller, now)
         if void is not None:
             self.step(void, now, wall_ms)
-        if self.core.deadline <= now:
+        if self._core_deadline() <= now:
             self.step(Tick(), now, wall_ms)
         asked, self._proposed = self._proposed, None
         if asked is None:

@@ -32,7 +32,7 @@ class Lock(Protocol):
 
 
 class File:
-    """A file open for appending and cutting. All methods raise OSError."""
+    """A file open for appending, reading and cutting. All methods raise OSError."""
 
     def __init__(self, path: Path, flags: int) -> None:
         # O_APPEND: after a cut the next write goes to the new end.
@@ -46,6 +46,10 @@ class File:
     def write(self, data: Buffer) -> int:
         """write(2) a beginning of ``data`` at the end; return its length, which may be short."""
         return os.write(self._fd, data)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Return up to ``size`` bytes from ``position`` on."""
+        return os.pread(self._fd, size, position)
 
     def truncate(self, length: int) -> None:
         """Cut the file to its first ``length`` bytes."""

@@ -130,6 +130,10 @@ class WriteLossFile(File):
         self._media.age()
         self._inode.tail += data
 
+    def read_at(self, position: int, size: int) -> bytes:
+        """Return up to ``size`` bytes of the visible content from ``position`` on."""
+        return self._inode.read(position, size)
+
     def truncate(self, length: int) -> None:
         """Cut the visible content; a kill before :meth:`fsync` undoes this."""
         self._media.age()

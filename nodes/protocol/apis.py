@@ -10,7 +10,14 @@ from functools import lru_cache
 from typing import Any, Final
 
 from kraftwreck.nodes.protocol import errors
-from kraftwreck.nodes.protocol.codec import MOST_ITEMS, ProtocolError, decode, encode
+from kraftwreck.nodes.protocol.codec import (
+    MOST_ITEMS,
+    UNREADABLE,
+    ProtocolError,
+    decode,
+    encode,
+    unreadable,
+)
 from kraftwreck.nodes.protocol.primitives import Buffer, MalformedError, get_uvarint, skip_tags
 from kraftwreck.nodes.protocol.schema import Message
 from kraftwreck.nodes.protocol.schemas import MESSAGES, RECORDS
@@ -112,15 +119,21 @@ def encode_request(
     api: str, version: int, correlation_id: int, client_id: str | None, body: dict[str, Any]
 ) -> bytes:
     """Return header and body of a request, without length prefix."""
+    head = encode_request_header(api, version, correlation_id, client_id)
+    return head + encode(f"{api}Request", version, body)
+
+
+def encode_request_header(
+    api: str, version: int, correlation_id: int, client_id: str | None
+) -> bytes:
+    """Return the header of a request, without length prefix."""
     text = None if client_id is None else client_id.encode()
     try:
         head = _FIXED.pack(_schema(api).key, version, correlation_id)
         head += b"\xff\xff" if text is None else _SHORT.pack(len(text)) + text
     except struct.error as error:
         raise ProtocolError(f"cannot encode the header of {api} v{version}: {error}") from error
-    if request_header_version(api, version) == 2:
-        head += b"\0"
-    return head + encode(f"{api}Request", version, body)
+    return head + b"\0" if request_header_version(api, version) == 2 else head
 
 
 def decode_request_header(data: Buffer) -> tuple[int, int, int, str | None, int]:
@@ -174,10 +187,24 @@ def decode_response(
     An ApiVersions answer with UNSUPPORTED_VERSION is read at version 0, the only version that both
     sides surely share. Raises :class:`ProtocolError`.
     """
-    header, offset = decode("ResponseHeader", response_header_version(api, version), data)
+    correlation_id, offset = _response_header(data, response_header_version(api, version))
     if api == "ApiVersions" and len(data) >= 6:
         (error,) = _SHORT.unpack_from(data, 4)
         if error == errors.UNSUPPORTED_VERSION:
             version = 0
     body, _ = decode(f"{api}Response", version, data, offset, items)
-    return header["correlation_id"], body
+    return correlation_id, body
+
+
+def _response_header(data: Buffer, version: int) -> tuple[int, int]:
+    """Return the correlation id, and the offset after the header. Raises ProtocolError."""
+    try:
+        (correlation_id,) = _INT.unpack_from(data)
+        offset = _INT.size
+        if version == 1:
+            count, offset = get_uvarint(data, offset)
+            offset = skip_tags(data, offset, len(data), count)
+        return correlation_id, offset
+    except UNREADABLE as error:
+        reason = unreadable("ResponseHeader", version, error)
+    raise ProtocolError(reason)

@@ -1,4 +1,4 @@
-"""Fetch requests of clients and followers, read by hand: versions 4 to 18.
+"""Fetch requests by hand: versions 4 to 18 are read, 12 to 17 are written, as followers send them.
 
 The quorum's own Fetch, of one partition, is read by the schema of
 :mod:`nodes.protocol.schemas.quorum`; the tests hold the two against each other. Topics have names
@@ -7,12 +7,12 @@ up to version 12, ids from 13 on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
-from kraftwreck.nodes.protocol.primitives import Buffer, MalformedError, get_uvarint
-from kraftwreck.nodes.protocol.reader import PlainReader, reading
+from kraftwreck.nodes.protocol.primitives import Buffer, MalformedError, get_uvarint, put_uvarint
+from kraftwreck.nodes.protocol.reader import PlainReader, read_body
 
 FIRST: Final = 4
 LAST: Final = 18
@@ -22,13 +22,20 @@ _LEADER_EPOCH: Final = 9
 _RACK: Final = 11
 _VERSIONS: Final = range(FIRST, LAST + 1)
 _FLEXIBLE: Final = 12
-_BY_ID: Final = 13
+BY_ID: Final = 13
+"""The first version in which topics have ids."""
 _REPLICA_STATE: Final = 15
 _REPLICA_STATE_TAG: Final = 1
 
+_INT = Struct(">i")
 _LIMITS = Struct(">iiib")
-_SESSION = Struct(">ii")
+_WITH_SESSION = Struct(">iiibii")
+_NO_SESSION: Final = (0, -1)
 _STATE = Struct(">iq")
+_STATE_AND_TAGS = Struct(">iqB")
+_ONE_STATE: Final = b"\1\1\x0d"
+"""One tag: the number and the size of a replica's state."""
+_NOTHING_FORGOTTEN_NO_RACK: Final = b"\1\1"
 _NEWEST = Struct(">iiqiqi")
 _WITH_EPOCH = Struct(">iiqqi")
 _WITH_START = Struct(">iqqi")
@@ -38,8 +45,7 @@ Partition = tuple[str | bytes, int]
 """A topic's name or the 16 bytes of its id, and a number."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchPartition:
+class FetchPartition(NamedTuple):
     """One partition to read; epochs and ``log_start`` are -1 where not known."""
 
     key: Partition
@@ -50,8 +56,7 @@ class FetchPartition:
     log_start: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchRequest:
+class FetchRequest(NamedTuple):
     """``replica_id`` is -1 for a consumer; session id 0 and epoch -1 are no session (KIP-227)."""
 
     replica_id: int
@@ -72,21 +77,21 @@ def parse_fetch(frame: Buffer, offset: int, version: int, most_parts: int) -> Fe
     Raises :class:`~nodes.protocol.codec.ProtocolError` for bytes that are not such a request, or
     for more than ``most_parts`` topics and partitions.
     """
-    with reading("Fetch", version, _VERSIONS, _FLEXIBLE, frame, offset, most_parts) as reader:
-        return _body(reader, version)
+    place = (frame, offset, most_parts)
+    return read_body("Fetch", version, _VERSIONS, _FLEXIBLE, place, _body)
 
 
 def _body(reader: PlainReader, version: int) -> FetchRequest:
     replica = (reader.integer() if version < _REPLICA_STATE else -1, -1)
-    limits = _LIMITS.unpack_from(reader.frame, reader.skip(_LIMITS.size))
-    max_wait_ms, min_bytes, max_bytes, isolation_level = limits
-    session_id, session_epoch = 0, -1
+    frame = reader.frame
     if version >= _SESSIONS:
-        place = reader.skip(_SESSION.size)
-        session_id, session_epoch = _SESSION.unpack_from(reader.frame, place)
+        fields = _WITH_SESSION.unpack_from(frame, reader.skip(_WITH_SESSION.size))
+    else:
+        fields = (*_LIMITS.unpack_from(frame, reader.skip(_LIMITS.size)), *_NO_SESSION)
+    max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = fields
     partitions: list[FetchPartition] = []
     for _ in range(reader.count()):
-        topic = reader.topic(version >= _BY_ID)
+        topic = reader.topic(version >= BY_ID)
         for _ in range(reader.count()):
             partitions.append(_partition(reader, version, topic))
             reader.end_of_struct()
@@ -94,23 +99,23 @@ def _body(reader: PlainReader, version: int) -> FetchRequest:
     forgotten: list[Partition] = []
     if version >= _SESSIONS:
         for _ in range(reader.count()):
-            topic = reader.topic(version >= _BY_ID)
+            topic = reader.topic(version >= BY_ID)
             forgotten += [(topic, reader.integer()) for _ in range(reader.count())]
             reader.end_of_struct()
     if version >= _RACK and reader.text() is None:
         raise MalformedError("the rack is null")
-    if version >= _FLEXIBLE:
+    if version >= _FLEXIBLE and frame[reader.position]:
         replica = _tags(reader, version, replica)
     return FetchRequest(
         *replica,
-        max_wait_ms=max_wait_ms,
-        min_bytes=min_bytes,
-        max_bytes=max_bytes,
-        isolation_level=isolation_level,
-        session_id=session_id,
-        session_epoch=session_epoch,
-        partitions=tuple(partitions),
-        forgotten=tuple(forgotten),
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation_level,
+        session_id,
+        session_epoch,
+        tuple(partitions),
+        tuple(forgotten),
     )
 
 
@@ -142,3 +147,45 @@ def _tags(reader: PlainReader, version: int, replica: tuple[int, int]) -> tuple[
                 raise MalformedError(f"a replica state of {size} bytes")
             replica = _STATE.unpack_from(reader.frame, start)
     return replica
+
+
+Wanted = tuple[int, int, int, int, int, int]
+"""A partition as it is written: number, leader epoch, offset, epoch of the last record fetched, log
+start, most bytes."""
+
+
+def follower_fetch(
+    version: int,
+    replica: tuple[int, int],
+    max_wait_ms: int,
+    max_bytes: int,
+    topics: Sequence[tuple[str | bytes, Sequence[Wanted]]],
+) -> bytes:
+    """Return the body of a follower's request, which has no session, in versions 12 to 17.
+
+    ``replica`` has the follower's id and broker epoch. Topics have names in version 12, then ids.
+    """
+    out = bytearray()
+    if version < _REPLICA_STATE:
+        out += _INT.pack(replica[0])
+    out += _WITH_SESSION.pack(max_wait_ms, 1, max_bytes, 0, *_NO_SESSION)
+    put_uvarint(out, len(topics) + 1)
+    for topic, parts in topics:
+        if isinstance(topic, str):
+            name = topic.encode()
+            put_uvarint(out, len(name) + 1)
+            out += name
+        else:
+            out += topic
+        put_uvarint(out, len(parts) + 1)
+        for part in parts:
+            out += _NEWEST.pack(*part)
+            out.append(0)
+        out.append(0)
+    out += _NOTHING_FORGOTTEN_NO_RACK
+    if version < _REPLICA_STATE:
+        out.append(0)
+    else:
+        out += _ONE_STATE
+        out += _STATE_AND_TAGS.pack(*replica, 0)
+    return bytes(out)

@@ -22,7 +22,10 @@ _BY_ID: Final = 13
 _INT = Struct(">i")
 _SHORT = Struct(">h")
 _SESSION = Struct(">ihi")
+_NEWEST = Struct(">ihqqqBi")
+"""Ends with no aborted transactions (null) and no preferred replica (-1)."""
 _PART = Struct(">ihqq")
+_NULL: Final = b"\xff\xff\xff\xff"
 _LONG = Struct(">q")
 _EPOCH_END = Struct(">iqB")
 _LEADER = Struct(">iiB")
@@ -106,15 +109,22 @@ def _topic(out: bytearray, topic: str | bytes, flexible: bool) -> None:
 
 def _before_records(out: bytearray, part: Fetched, version: int) -> None:
     # Without transactions everything below the high watermark is stable.
-    out += _PART.pack(part.number, part.error, part.high_watermark, part.high_watermark)
+    stable = part.high_watermark
+    if version >= _FLEXIBLE:
+        out += _NEWEST.pack(part.number, part.error, stable, stable, part.log_start, 0, -1)
+        return
+    out += _PART.pack(part.number, part.error, stable, stable)
     if version >= _LOG_START:
         out += _LONG.pack(part.log_start)
-    out += b"\0" if version >= _FLEXIBLE else b"\xff\xff\xff\xff"
+    out += _NULL
     if version >= _PREFERRED:
-        out += b"\xff\xff\xff\xff"
+        out += _NULL
 
 
 def _tags(out: bytearray, part: Fetched) -> None:
+    if part.diverging is None and part.leader is None:
+        out.append(0)
+        return
     out.append((part.diverging is not None) + (part.leader is not None))
     if part.diverging is not None:
         out += _EPOCH_END_TAG + _EPOCH_END.pack(*part.diverging, 0)

@@ -6,12 +6,11 @@ against each other. Versions 3 to 13; topics have names up to 12, ids from 13 on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from kraftwreck.nodes.protocol.primitives import Buffer
-from kraftwreck.nodes.protocol.reader import PlainReader, reading
+from kraftwreck.nodes.protocol.reader import PlainReader, read_body
 
 FIRST: Final = 3
 LAST: Final = 13
@@ -21,8 +20,7 @@ _BY_ID: Final = 13
 _ACKS = Struct(">hi")
 
 
-@dataclass(frozen=True, slots=True)
-class ProducePart:
+class ProducePart(NamedTuple):
     """Records for a partition: bytes ``start`` to ``end`` of the frame; -1 and -1: null.
 
     ``topic`` is a name, or the 16 bytes of an id.
@@ -34,8 +32,7 @@ class ProducePart:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceRequest:
+class ProduceRequest(NamedTuple):
     """``acks`` is any 16-bit number; 0, 1 and -1 are valid. ``timeout_ms`` may be negative."""
 
     transactional_id: str | None
@@ -50,16 +47,16 @@ def parse_produce(frame: Buffer, offset: int, version: int, most_parts: int) -> 
     Raises :class:`~nodes.protocol.codec.ProtocolError` for bytes that are not such a request, or
     for more than ``most_parts`` topics and partitions.
     """
-    with reading("Produce", version, _VERSIONS, _FLEXIBLE, frame, offset, most_parts) as reader:
-        return _body(reader, version >= _BY_ID)
+    place = (frame, offset, most_parts)
+    return read_body("Produce", version, _VERSIONS, _FLEXIBLE, place, _body)
 
 
-def _body(reader: PlainReader, by_id: bool) -> ProduceRequest:
+def _body(reader: PlainReader, version: int) -> ProduceRequest:
     transactional_id = reader.text()
     acks, timeout_ms = _ACKS.unpack_from(reader.frame, reader.skip(_ACKS.size))
     parts: list[ProducePart] = []
     for _ in range(reader.count()):
-        topic = reader.topic(by_id)
+        topic = reader.topic(version >= _BY_ID)
         for _ in range(reader.count()):
             partition = reader.integer()
             length = reader.length()

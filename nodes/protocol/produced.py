@@ -58,7 +58,7 @@ def check_records(
     if version < _ZSTD_SINCE and codec == _ZSTD:
         reason = f"zstd needs version {_ZSTD_SINCE}"
         raise RefusedError(errors.UNSUPPORTED_COMPRESSION_TYPE, reason)
-    if _next_batch(records[len(batch) :]) is not None:
+    if len(batch) < len(records) and _next_batch(records[len(batch) :]) is not None:
         raise RefusedError(errors.INVALID_RECORD, "there is more than one record batch")
     if any(batch[:8]):
         raise RefusedError(errors.INVALID_RECORD, "the base offset is not 0")

@@ -1,38 +1,51 @@
 """Reads requests by hand: lengths, texts, numbers and tags, in plain and in flexible versions.
 
 Nothing is copied but texts. A reader raises one of :data:`nodes.protocol.codec.UNREADABLE` for
-wrong bytes; :func:`reading` makes a ProtocolError of it.
+wrong bytes; :func:`read_body` makes a ProtocolError of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from struct import Struct
+from typing import Final, TypeVar
 
 from kraftwreck.nodes.protocol.codec import UNREADABLE, ProtocolError, unreadable
-from kraftwreck.nodes.protocol.primitives import Buffer, MalformedError, get_uvarint, skip_tags
+from kraftwreck.nodes.protocol.primitives import (
+    Buffer,
+    MalformedError,
+    get_uvarint,
+    more_uvarint,
+    skip_tags,
+)
 
 _SHORT = Struct(">h")
 _INT = Struct(">i")
+_MORE: Final = 128
+"""A byte from this on has more of the varint after it."""
+T = TypeVar("T")
 
 
-@contextmanager
-def reading(
-    api: str, version: int, versions: range, flexible: int, frame: Buffer, offset: int, items: int
-) -> Iterator[PlainReader]:
-    """Give a reader for the body at ``offset`` of a request of ``api``.
+def read_body(
+    api: str,
+    version: int,
+    versions: range,
+    flexible: int,
+    place: tuple[Buffer, int, int],
+    body: Callable[[PlainReader, int], T],
+) -> T:
+    """Return what ``body`` reads of a request of ``api``, given a reader and the version.
 
-    Versions from ``flexible`` on have tags. All arrays together may have ``items``. Raises
-    :class:`ProtocolError` for a version outside of ``versions``, and for bytes that cannot be read.
+    ``place`` has the frame, the offset of the body, and how many items all arrays together may
+    have. Versions from ``flexible`` on have tags. Raises :class:`ProtocolError` for a version
+    outside of ``versions``, and for bytes that cannot be read.
     """
     if version not in versions:
         known = f"{versions[0]} to {versions[-1]}"
         raise ProtocolError(f"{api} has versions {known}, not {version}")
     kind = FlexibleReader if version >= flexible else PlainReader
     try:
-        yield kind(frame, offset, items)
-        return
+        return body(kind(*place), version)
     except UNREADABLE as error:
         reason = unreadable(f"{api}Request", version, error)
     raise ProtocolError(reason)
@@ -106,7 +119,7 @@ class PlainReader:
 
 
 class FlexibleReader(PlainReader):
-    """Reads lengths and tags of flexible versions."""
+    """Reads lengths and tags of flexible versions. Most lengths have one byte, most tags none."""
 
     def text_length(self) -> int:
         """Return the length of a string, -1 for null."""
@@ -114,11 +127,19 @@ class FlexibleReader(PlainReader):
 
     def length(self) -> int:
         """Return the length of anything, -1 for null."""
-        value, self.position = get_uvarint(self.frame, self.position)
+        position = self.position
+        first = self.frame[position]
+        if first < _MORE:
+            self.position = position + 1
+            return first - 1
+        value, self.position = more_uvarint(self.frame, position + 1, first)
         return value - 1
 
     def end_of_struct(self) -> None:
         """Skip the tagged fields; none is known."""
-        count, self.position = get_uvarint(self.frame, self.position)
-        if count:
-            self.position = skip_tags(self.frame, self.position, self.size, count)
+        position = self.position
+        if self.frame[position] == 0:
+            self.position = position + 1
+            return
+        count, position = get_uvarint(self.frame, position)
+        self.position = skip_tags(self.frame, position, self.size, count)

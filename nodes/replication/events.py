@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeGuard, get_args
 
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 
@@ -305,5 +305,11 @@ FromShell = (
     | Together
 )
 """The events of the shell; all others come from the broker itself."""
+_FROM_SHELL: Final = frozenset(get_args(FromShell))
 
 Event = Tick | Published | AlterPartitionAnswered | FromShell
+
+
+def is_from_shell(event: object) -> TypeGuard[FromShell]:
+    """Return whether ``event`` is for the data plane, by one look-up of its type."""
+    return type(event) in _FROM_SHELL

@@ -10,7 +10,8 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final, cast
+from struct import Struct
+from typing import Final, NamedTuple, cast
 
 from kraftwreck.nodes.consensus.effects import (
     Abandon,
@@ -38,7 +39,7 @@ from kraftwreck.nodes.server.gathering import Gathering
 from kraftwreck.nodes.server.listeners import Listener
 from kraftwreck.nodes.server.log_dirs import APIS as LOG_DIR_APIS
 from kraftwreck.nodes.server.log_dirs import LogDirs
-from kraftwreck.nodes.server.outgoing import FilePart, Outgoing, Piece, in_memory
+from kraftwreck.nodes.server.outgoing import FilePart, Outgoing, Piece
 from kraftwreck.nodes.server.record_requests import (
     HANDLED,
     Answer,
@@ -68,6 +69,8 @@ TURN_S: Final = 0.01
 """Time for one connection's requests before those of others."""
 _MS: Final = 1_000_000
 _LENGTH: Final = 4
+_SIZE = Struct(">i")
+_KEY = Struct(">h")
 _KEY_END: Final = 6
 
 
@@ -88,18 +91,25 @@ class _Slot:
         self.token = -1
 
 
+class Records(NamedTuple):
+    """How requests for records are read and answered, and how their events get to the node."""
+
+    requests: RecordRequests
+    gathering: Gathering
+
+
 class Requests:
     """Requests that the node has not answered yet, by token.
 
-    ``records`` translates those for the records of partitions, ``log_dirs`` answers those about
-    their directory; None: there are none.
+    ``records`` takes those for the records of partitions, ``log_dirs`` answers those about their
+    directory; None: there are none.
     """
 
     def __init__(
         self,
         submit: Callable[[Event], None],
         endpoints: Endpoints,
-        records: RecordRequests | None = None,
+        records: Records | None = None,
         log_dirs: LogDirs | None = None,
     ) -> None:
         self.submit = submit
@@ -109,9 +119,6 @@ class Requests:
         self.received = bytearray(RECEIVE_BYTES)
         """Where all connections receive; a part of a request is copied to its connection."""
         self._slots: dict[int, _Slot] = {}
-        self._gathering = (
-            None if records is None else Gathering(records.submit, _at_the_end_of_the_turn)
-        )
         self._next = 0
 
     def open(self, slot: _Slot) -> int:
@@ -151,9 +158,10 @@ class Requests:
     def begin_records(self, slot: _Slot, frame: memoryview, offset: int) -> None:
         """Read a request for records and pass it to the node. Raises ProtocolError."""
         assert self.records is not None
+        requests, gathering = self.records
         token = self.open(slot)
         try:
-            slot.call = self.records.read(
+            slot.call = requests.read(
                 slot.api, slot.version, frame, offset, token=token, wall_ms=time.time_ns() // _MS
             )
         except ProtocolError:
@@ -161,8 +169,7 @@ class Requests:
             raise
         answer = answered_early(slot.call)
         if answer is None:
-            assert self._gathering is not None
-            self._gathering.add(event_of(slot.call))
+            gathering.add(event_of(slot.call))
         else:
             answer.token = token
             self.reply_records(answer)
@@ -174,14 +181,15 @@ class Requests:
             return
         assert self.records is not None and slot.call is not None
         if isinstance(answer, Silent):
-            if self.records.closes(slot.call, answer):
+            if self.records.requests.closes(slot.call, answer):
                 # A producer with acks 0 gets no response, so a closed connection is its only error.
                 slot.connection.close("a Produce with acks 0 failed")
             else:
                 slot.connection.answer(slot, [])
             return
+        requests = self.records.requests
         try:
-            frame = self.records.frame(slot.api, slot.version, slot.correlation, slot.call, answer)
+            frame = requests.frame(slot.api, slot.version, slot.correlation, slot.call, answer)
         except Exception as error:  # a part of a log that cannot be read concerns its readers
             slot.connection.close(f"cannot answer {slot.api}: {error!r}")
             return
@@ -266,7 +274,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def data_received(self, data: Buffer) -> None:
         """Handle every frame that is complete with ``data``."""
-        self._touch()
         self._buffer += data
         self._handle_frames()
         self._admission.note(self)
@@ -314,12 +321,13 @@ class Connection(asyncio.BufferedProtocol):
     def _handle_frames(self) -> None:
         """Handle the whole frames in the buffer, within the time of one turn."""
         position = 0
-        over = self._loop.time() + TURN_S
+        self._touch()
+        over = self.last_active + TURN_S
         while self._transport is not None and not self._waits:
             available = len(self._buffer) - position
             if available < _LENGTH:
                 break
-            size = int.from_bytes(self._buffer[position : position + _LENGTH], "big", signed=True)
+            (size,) = _SIZE.unpack_from(self._buffer, position)
             if not 8 <= size <= LARGEST:
                 self.close(f"a frame of {size} bytes is not a request")
                 return
@@ -353,8 +361,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _acceptable(self, position: int, size: int) -> bool:
         """Check the API key and the size before the whole frame has arrived."""
-        start = position + _LENGTH
-        key = int.from_bytes(self._buffer[start : start + 2], "big", signed=True)
+        (key,) = _KEY.unpack_from(self._buffer, position + _LENGTH)
         name = NAMES.get(key)
         if name not in self._listener.served:
             called = f"api {key}" if name is None else f"{name} (api {key})"
@@ -432,10 +439,7 @@ class Connection(asyncio.BufferedProtocol):
 
         Without any, nothing is sent.
         """
-        if pieces:
-            pieces = _merged([sum(map(len, pieces)).to_bytes(_LENGTH, "big"), *pieces])
-        slot.pieces = pieces
-        slot.held = in_memory(pieces)
+        slot.pieces, slot.held = _framed(pieces) if pieces else (pieces, 0)
         self._ready_bytes += slot.held
         while self._slots and self._slots[0].pieces is not None:
             slot = self._slots.popleft()
@@ -475,20 +479,23 @@ class Connection(asyncio.BufferedProtocol):
             self._loop.call_soon(self._handle_frames)
 
 
-def _at_the_end_of_the_turn(end: Callable[[], None]) -> None:
-    asyncio.get_running_loop().call_soon(end)
+def _framed(pieces: list[Piece]) -> tuple[list[Piece], int]:
+    """Return ``pieces`` behind their length, and how many bytes of both are in memory.
 
-
-def _merged(pieces: list[Piece]) -> list[Piece]:
-    """Return the pieces with neighbours in memory joined, since each is sent by itself."""
-    merged: list[Piece] = []
-    together: list[bytes | bytearray] = []
+    Neighbours in memory are joined, since each piece is sent by itself.
+    """
+    together: list[bytes | bytearray] = [sum(map(len, pieces)).to_bytes(_LENGTH, "big")]
+    held = 0
+    framed: list[Piece] = []
     for piece in pieces:
         if isinstance(piece, FilePart):
-            merged += (b"".join(together), piece)
+            joined = b"".join(together)
+            held += len(joined)
+            framed += (joined, piece)
             together = []
         else:
             together.append(piece)
     if together:
-        merged.append(b"".join(together))
-    return merged
+        framed.append(b"".join(together))
+        held += len(framed[-1])
+    return framed, held

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any, Final, Protocol
 
+from kraftwreck.nodes.protocol.acknowledged import Acknowledged, produce_answer
 from kraftwreck.nodes.protocol.errors import NONE, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from kraftwreck.nodes.protocol.fetch import FetchRequest, parse_fetch
 from kraftwreck.nodes.protocol.fetched import Fetched, fetch_answer
@@ -148,23 +149,21 @@ class ProduceCall:
         """Whether some partition is refused already."""
         return bool(self._asked.errors)
 
-    def body(self, parts: Iterable[out.ProducedPart]) -> Body:
-        """Return the body of the answer, given the results of the core."""
+    def answer(self, version: int, correlation: int, parts: Iterable[out.ProducedPart]) -> bytes:
+        """Return the answer, given the results of the core."""
+        asked = self._asked
         results = {part.key: part for part in parts}
-
-        def entry(named: Named) -> Body:
-            error = self._asked.errors.get(named)
+        topics: dict[Topic, list[Acknowledged]] = {}
+        for named in asked.order:
+            topic, number = named
+            error = asked.errors.get(named)
             if error is not None:
-                return {"index": named[1], "error_code": error, "base_offset": -1}
-            done = results[self._asked.keys[named]]
-            return {
-                "index": named[1],
-                "error_code": done.error,
-                "base_offset": done.base_offset,
-                "log_start_offset": done.log_start,
-            }
-
-        return {"responses": self._asked.grouped(entry, "partition_responses", "name")}
+                result = Acknowledged(number, error)
+            else:
+                part = results[asked.keys[named]]
+                result = Acknowledged(number, part.error, part.base_offset, part.log_start)
+            topics.setdefault(topic, []).append(result)
+        return produce_answer(version, correlation, topics)
 
 
 class FetchCall:
@@ -189,23 +188,17 @@ class FetchCall:
         self._version = version
         self._by_id = version >= _FETCH_BY_ID
         self._errors: list[tuple[Named, int]] = []
-        parts = []
-        for part in request.partitions:
-            key = self._key(part.key)
+        parts: list[come.FetchPart] = []
+        for named, *rest in request.partitions:
+            key = self._key(named)
             if key is None:
-                self._errors.append((part.key, UNKNOWN_TOPIC_OR_PARTITION))
+                self._errors.append((named, UNKNOWN_TOPIC_OR_PARTITION))
             else:
-                parts.append(
-                    come.FetchPart(
-                        key,
-                        part.offset,
-                        part.max_bytes,
-                        part.leader_epoch,
-                        part.last_fetched_epoch,
-                        part.log_start,
-                    )
-                )
-        forgotten = tuple(key for each in request.forgotten if (key := self._key(each)) is not None)
+                parts.append(come.FetchPart(key, *rest))
+        forgotten: tuple[PartitionKey, ...] = ()
+        if request.forgotten:
+            keys = map(self._key, request.forgotten)
+            forgotten = tuple(key for key in keys if key is not None)
         self.event = _fetch_event(request, token, tuple(parts), forgotten)
 
     def _key(self, named: Named) -> PartitionKey | None:
@@ -227,7 +220,9 @@ class FetchCall:
         sent = False
         topics: dict[Topic, list[Fetched]] = {}
         for part in reply.parts:
-            topic = part.key[0] if self._by_id else self._topics.name_of(part.key[0])
+            topic_id = part.key[0]
+            name = self._topics.name_of(topic_id)
+            topic = topic_id if self._by_id else name
             if topic is None:  # deleted meanwhile
                 continue
             records: Sized = b""
@@ -237,15 +232,13 @@ class FetchCall:
                     records = b""
                 sent = sent or len(records) > 0
                 left -= len(records)
-            topics.setdefault(topic, []).append(_fetched(self._error(part), records))
+            if name is None:
+                part = out.ReadPart(part.key, UNKNOWN_TOPIC_ID)
+            topics.setdefault(topic, []).append(_fetched(part, records))
         for (topic, number), error in self._errors:
             failed = out.ReadPart((NO_ID, number), error)
             topics.setdefault(topic, []).append(_fetched(failed, b""))
         return fetch_answer(self._version, correlation, reply.error, reply.session_id, topics)
-
-    def _error(self, part: out.ReadPart) -> out.ReadPart:
-        unknown = self._by_id and self._topics.name_of(part.key[0]) is None
-        return out.ReadPart(part.key, UNKNOWN_TOPIC_ID) if unknown else part
 
 
 _FETCH_BY_ID: Final = 13

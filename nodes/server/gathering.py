@@ -10,6 +10,7 @@ from kraftwreck.nodes.replication.events import FetchReceived, ProduceReceived, 
 
 MOST_TOGETHER: Final = 100
 """Requests for records in one step."""
+_SHARING: Final = frozenset((ProduceReceived, FetchReceived))
 
 
 class Gathering:
@@ -53,7 +54,7 @@ class Gathering:
 
 
 def _may_share(request: Request) -> bool:
-    return isinstance(request, ProduceReceived | FetchReceived)
+    return type(request) in _SHARING
 
 
 def _is_full(requests: list[Request]) -> bool:

@@ -115,6 +115,15 @@ class LogDirectory:
             self.recovery_points[name] = offset
             self._write(RECOVERY_POINTS, self.recovery_points)
 
+    def lower_high_watermark(self, name: TopicPartition, offset: int) -> None:
+        """Let the stored high watermark be at most ``offset``, durably if the disk has room.
+
+        A log that is shorter has lost committed records. Others that come there are not committed.
+        """
+        if self.high_watermarks.get(name, 0) > offset:
+            self.high_watermarks[name] = offset
+            self.write_high_watermarks()
+
     def write_recovery_points(self) -> None:
         """Write the recovery points, unless the disk is full: the old ones are true, too."""
         self._write_if_room(RECOVERY_POINTS, self.recovery_points)

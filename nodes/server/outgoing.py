@@ -49,11 +49,6 @@ class FilePart:
 Piece = bytes | bytearray | FilePart
 
 
-def in_memory(pieces: list[Piece]) -> int:
-    """Return the bytes of ``pieces`` that are not in a file."""
-    return sum(len(each) for each in pieces if not isinstance(each, FilePart))
-
-
 class Outgoing:
     """Sends pieces in order.
 

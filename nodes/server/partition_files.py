@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from struct import Struct
-from typing import Final, get_args
+from typing import Final, TypeGuard, get_args
 
 from kraftwreck.nodes.log.batch import parse_header
 from kraftwreck.nodes.log.media import PLAIN, Media
@@ -41,7 +41,7 @@ DiskEffect = (
     | data.WriteEpochs
     | data.WriteHighWatermarks
 )
-DISK_EFFECTS: Final = get_args(DiskEffect)
+_DISK_EFFECTS: Final = frozenset(get_args(DiskEffect))
 DiskEvent = LogOpened | SegmentClosed | AppendFailed | LogFlushed
 
 _OFFSET: Final = Struct(">q")
@@ -122,6 +122,10 @@ def _stored(entry: ProducerEntry) -> Batch:
         0,
         0,
     )
+
+
+def _is_of_disk(effect: object) -> TypeGuard[DiskEffect]:
+    return type(effect) in _DISK_EFFECTS
 
 
 def _closed(key: PartitionKey, full: Extent) -> SegmentClosed:
@@ -210,7 +214,7 @@ class PartitionFiles:
         self.full.clear()
         events: list[DiskEvent] = []
         for effect in effects:
-            if isinstance(effect, DISK_EFFECTS):
+            if _is_of_disk(effect):
                 events += self.carry_out(effect)
         return events
 
@@ -219,18 +223,18 @@ class PartitionFiles:
 
         Those of work elsewhere come later, by ``tell``.
         """
-        if isinstance(effect, data.OpenLog | data.RemoveLog) and effect.key in self._busy:
-            self._busy[effect.key].append(effect)
-            return []
         match effect:
+            case data.Append():
+                return self._append(effect)
+            case data.OpenLog() | data.RemoveLog() if effect.key in self._busy:
+                self._busy[effect.key].append(effect)
+                return []
             case data.OpenLog():
                 self._open(effect.key)
             case data.ShapeLog():
                 self._shape(effect)
             case data.RemoveLog():
                 self._remove(effect.key)
-            case data.Append():
-                return self._append(effect)
             case data.FlushLog():
                 self._flush(effect.key, effect.number)
             case data.Truncate():
@@ -264,7 +268,7 @@ class PartitionFiles:
             fd = self._media.descriptor(found.path)
             if fd is not None:
                 return FilePart(fd, found.position, found.length)
-        return self._media.read_at(found.path, found.position, found.length)
+        return self._replicas[key].log.content(found)
 
     def look_up(self, key: PartitionKey, wanted: data.Lookup) -> tuple[int, int, int] | None:
         """Return offset, timestamp and leader epoch of the record that ListOffsets asks for."""
@@ -374,6 +378,7 @@ class PartitionFiles:
 
     def _tell_opened(self, key: PartitionKey, replica: _Replica) -> None:
         replica.cuts = 0
+        self._directory.lower_high_watermark(replica.name, replica.log.end_offset)
         high_watermark = self._directory.high_watermarks.get(replica.name, 0)
         self._told.append(replica.opened(key, high_watermark))
         self._told += (_closed(key, each) for each in replica.log.extents[:-1])
@@ -457,6 +462,7 @@ class PartitionFiles:
         # The batch that the offset is inside of goes, too.
         end = replica.log.truncated_end(end_offset)
         self._directory.lower_recovery_point(replica.name, end)
+        self._directory.lower_high_watermark(replica.name, end)
         replica.log.truncate(end_offset)
         replica.cuts += 1
         replica.rebuild()
@@ -464,9 +470,12 @@ class PartitionFiles:
     def _restart(self, key: PartitionKey, offset: int) -> None:
         directory, replica = self._directory, self._replicas[key]
         directory.lower_recovery_point(replica.name, 0)
-        if offset < directory.log_starts.get(replica.name, 0):
-            # A checkpoint above the log's end would be taken for its start.
-            directory.set_log_start(replica.name, offset)
+        directory.lower_high_watermark(replica.name, offset)
+        # A start that finds no segment takes the checkpoint for the log's beginning. It is lower
+        # where a process has died between a new beginning and its checkpoint.
+        earliest = min(offset, replica.log.start_offset)
+        if earliest != directory.log_starts.get(replica.name, 0):
+            directory.set_log_start(replica.name, earliest)
         replica.log.restart(offset)
         replica.cuts += 1
         replica.rebuild()

@@ -82,18 +82,9 @@ class ImageTopics:
 
 
 class RecordRequests:
-    """Turns frames into events, and results of the node into answers.
+    """Turns frames into events, and results of the node into answers."""
 
-    ``submit`` passes an event to the node.
-    """
-
-    def __init__(
-        self,
-        submit: Callable[[come.Request | come.Together], None],
-        topics: ImageTopics,
-        files: PartitionFiles,
-    ) -> None:
-        self.submit = submit
+    def __init__(self, topics: ImageTopics, files: PartitionFiles) -> None:
         self._topics = topics
         self._files = files
 
@@ -125,12 +116,12 @@ class RecordRequests:
             assert isinstance(call, FetchCall)
             pieces = call.answer(self._readable(answer), correlation, _Inlined(self._files).read)
             return cast("Frame", pieces)
+        if isinstance(answer, out.ReplyProduce):
+            assert isinstance(call, ProduceCall)
+            return [call.answer(version, correlation, self._stored(answer.parts))]
         return [encode_response(api, version, correlation, self._body(call, answer))]
 
     def _body(self, call: Call, answer: Answer) -> Body:
-        if isinstance(answer, out.ReplyProduce):
-            assert isinstance(call, ProduceCall)
-            return call.body(self._stored(answer.parts))
         if isinstance(answer, out.ReplyListOffsets):
             assert isinstance(call, ListOffsetsCall)
             return call.body(answer.parts, self._files.look_up)

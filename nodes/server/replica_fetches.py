@@ -9,7 +9,9 @@ from typing import Any, Final
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.effects import NodeEvent
 from kraftwreck.nodes.log.batch import BatchError, parse_header, verify_crc
+from kraftwreck.nodes.protocol.codec import encode
 from kraftwreck.nodes.protocol.errors import CORRUPT_MESSAGE, NONE
+from kraftwreck.nodes.protocol.fetch import BY_ID, Wanted, follower_fetch
 from kraftwreck.nodes.replication.effects import AskOffsets, FetchFrom
 from kraftwreck.nodes.replication.events import FetchAnswered, FetchedPart, OffsetsAnswered
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey, batch_of
@@ -21,8 +23,6 @@ Body = dict[str, Any]
 FETCH: Final = 17
 """The version whose fields the core knows."""
 LIST_OFFSETS: Final = 7
-_WITH_STATE: Final = 15
-_WITH_IDS: Final = 13
 MOST_BYTES: Final = 10 << 20
 """``replica.fetch.response.max.bytes``."""
 _MS: Final = 1000
@@ -99,40 +99,26 @@ class ReplicaFetches:
 
     # --- Fetch ----------------------------------------------------------------------------
 
-    def _fetch(self, effect: FetchFrom, version: int) -> Body:
-        by_id = version >= _WITH_IDS
-        topics: dict[bytes, list[Body]] = {}
+    def _fetch(self, effect: FetchFrom, version: int) -> bytes:
+        topics: dict[bytes, list[Wanted]] = {}
         for part in effect.parts:
             topic_id, number = part.key
-            topics.setdefault(topic_id, []).append(
-                {
-                    "partition": number,
-                    "current_leader_epoch": part.leader_epoch,
-                    "fetch_offset": part.offset,
-                    "last_fetched_epoch": part.last_fetched_epoch,
-                    "log_start_offset": part.log_start,
-                    "partition_max_bytes": part.max_bytes,
-                }
+            wanted = (
+                number,
+                part.leader_epoch,
+                part.offset,
+                part.last_fetched_epoch,
+                part.log_start,
+                part.max_bytes,
             )
-        replica: Body = {"replica_id": self._node_id}
-        if version >= _WITH_STATE:
-            state = {"replica_id": self._node_id, "replica_epoch": effect.broker_epoch}
-            replica = {"replica_state": state}
-        return replica | {
-            "max_wait_ms": effect.max_wait_ms,
-            "min_bytes": 1,
-            "max_bytes": MOST_BYTES,
-            "isolation_level": 0,
-            "session_id": 0,
-            "session_epoch": -1,
-            "topics": [
-                {"topic_id": topic_id, "partitions": parts}
-                | ({} if by_id else {"topic": self._topics.name_of(topic_id) or ""})
-                for topic_id, parts in topics.items()
-            ],
-            "forgotten_topics_data": [],
-            "rack_id": "",
-        }
+            topics.setdefault(topic_id, []).append(wanted)
+        by_id = version >= BY_ID
+        named: list[tuple[str | bytes, list[Wanted]]] = [
+            (topic_id if by_id else self._topics.name_of(topic_id) or "", parts)
+            for topic_id, parts in topics.items()
+        ]
+        replica = self._node_id, effect.broker_epoch
+        return follower_fetch(version, replica, effect.max_wait_ms, MOST_BYTES, named)
 
     def _fetched(self, effect: FetchFrom, body: Body | None) -> None:
         parts: list[FetchedPart] | None = None
@@ -158,18 +144,19 @@ class ReplicaFetches:
         done = partial(self._told, link, effect, timestamp, starts)
         link.call("ListOffsets", LIST_OFFSETS, make, done, self._timeout_ms / _MS)
 
-    def _question(self, effect: AskOffsets, timestamp: int, _version: int) -> Body:
+    def _question(self, effect: AskOffsets, timestamp: int, version: int) -> bytes:
         topics: dict[str, list[Body]] = {}
         for (topic_id, number), epoch in effect.parts:
             name = self._topics.name_of(topic_id)
             if name is not None:
                 part = {"partition_index": number, "current_leader_epoch": epoch}
                 topics.setdefault(name, []).append(part | {"timestamp": timestamp})
-        return {
+        body = {
             "replica_id": self._node_id,
             "isolation_level": 0,
             "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()],
         }
+        return encode("ListOffsetsRequest", version, body)
 
     def _told(
         self,

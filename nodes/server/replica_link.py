@@ -7,18 +7,24 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from kraftwreck.nodes.consensus.endpoint import Endpoint
-from kraftwreck.nodes.protocol.apis import NAMES, SUPPORTED, decode_response, encode_request
-from kraftwreck.nodes.protocol.codec import ProtocolError
+from kraftwreck.nodes.protocol.apis import (
+    NAMES,
+    SUPPORTED,
+    decode_response,
+    encode_request_header,
+)
+from kraftwreck.nodes.protocol.codec import ProtocolError, encode
 from kraftwreck.nodes.protocol.errors import NONE
 from kraftwreck.nodes.protocol.limits import ANSWER
 from kraftwreck.nodes.server.console import say
+from kraftwreck.nodes.server.deadline import Deadline
 from kraftwreck.nodes.server.link import CONNECT_TIMEOUT_S, HANDSHAKE_VERSION, local_address
 from kraftwreck.nodes.server.quorum_requests import SOFTWARE
 from kraftwreck.nodes.server.shapes import Body
 
 Done = Callable[[Body | None], None]
-Make = Callable[[int], Body]
-"""The body of a request at the version given."""
+Make = Callable[[int], bytes]
+"""The body of a request at the version given, encoded."""
 _SIZE: Final = 4
 _CORRELATION_MASK: Final = 2**31 - 1
 
@@ -35,7 +41,7 @@ class ReplicaLink(asyncio.Protocol):
         self._local = local_address(listener)
         self._transport: asyncio.Transport | None = None
         self._opening: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = Deadline(asyncio.get_running_loop(), lambda: self._fail(""))
         self._buffer = bytearray()
         self._size = -1
         self._correlation = 0
@@ -49,13 +55,12 @@ class ReplicaLink(asyncio.Protocol):
         ``done`` is never called before this returns.
         """
         assert self._asked is None and self._next is None, "one request at a time"
-        loop = asyncio.get_running_loop()
         self._next = (api, most, make, done)
-        self._timer = loop.call_later(timeout_s, self._fail, "")
+        self._deadline.set(timeout_s)
         if self._transport is not None and self._versions:
             self._send_next()
         elif self._opening is None:
-            self._opening = loop.create_task(self._open())
+            self._opening = asyncio.get_running_loop().create_task(self._open())
 
     def close(self) -> None:
         """Close the connection; a request in flight is not answered."""
@@ -67,7 +72,8 @@ class ReplicaLink(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Ask for the versions of the peer."""
         self._transport = cast("asyncio.Transport", transport)
-        self._write("ApiVersions", HANDSHAKE_VERSION, dict(SOFTWARE), self._greeted)
+        greeting = encode("ApiVersionsRequest", HANDSHAKE_VERSION, dict(SOFTWARE))
+        self._write("ApiVersions", HANDSHAKE_VERSION, greeting, self._greeted)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let the request in flight fail."""
@@ -128,12 +134,13 @@ class ReplicaLink(asyncio.Protocol):
         self._next = None
         self._write(api, version, make(version), done)
 
-    def _write(self, api: str, version: int, body: Body, done: Done) -> None:
+    def _write(self, api: str, version: int, body: bytes, done: Done) -> None:
         assert self._transport is not None
         self._correlation = (self._correlation + 1) & _CORRELATION_MASK
-        frame = encode_request(api, version, self._correlation, self._client_id, body)
+        head = encode_request_header(api, version, self._correlation, self._client_id)
         self._asked = (api, version, done)
-        self._transport.write(len(frame).to_bytes(_SIZE, "big") + frame)
+        size = len(head) + len(body)
+        self._transport.write(b"".join((size.to_bytes(_SIZE, "big"), head, body)))
 
     def _answered(self, frame: bytes) -> None:
         if self._asked is None:
@@ -149,9 +156,8 @@ class ReplicaLink(asyncio.Protocol):
             self._fail(f"answer to request {received} instead of {self._correlation}")
             return
         self._asked = None
-        if self._next is None and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._next is None:
+            self._deadline.clear()
         done(body)
 
     def _fail(self, reason: str) -> None:
@@ -167,9 +173,7 @@ class ReplicaLink(asyncio.Protocol):
         if self._opening is not None:
             self._opening.cancel()
             self._opening = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._deadline.close()
         asked, self._asked = self._asked, None
         following, self._next = self._next, None
         if asked is not None and asked[2] != self._greeted:

@@ -25,10 +25,11 @@ from kraftwreck.nodes.server.addresses import ConfigError
 from kraftwreck.nodes.server.admission import Admission, backlog
 from kraftwreck.nodes.server.calls import Calls
 from kraftwreck.nodes.server.clean_shutdown import UNCLEAN
-from kraftwreck.nodes.server.connection import Connection, Requests
+from kraftwreck.nodes.server.connection import Connection, Records, Requests
 from kraftwreck.nodes.server.console import say
 from kraftwreck.nodes.server.disk_worker import DiskWorker, Elsewhere, at_once
 from kraftwreck.nodes.server.exit_status import FATAL, STOPPED
+from kraftwreck.nodes.server.gathering import Gathering
 from kraftwreck.nodes.server.input_log import InputLog
 from kraftwreck.nodes.server.listeners import Listener, bind
 from kraftwreck.nodes.server.log_dirs import LogDirs
@@ -205,7 +206,8 @@ def _requests(
     """Return the requests of clients; without logs none are for records or log directories."""
     if files is None:
         return Requests(shell.submit, config.voters)
-    records = RecordRequests(shell.submit, topics, files)
+    gathering = Gathering(shell.submit, asyncio.get_running_loop().call_soon)
+    records = Records(RecordRequests(topics, files), gathering)
     log_dirs = LogDirs(config.log_dir, topics.image, files.sizes)
     return Requests(shell.submit, config.voters, records, log_dirs)
 

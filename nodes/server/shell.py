@@ -25,14 +25,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from kraftwreck.nodes.consensus.effects import (
-    DURABLE,
     WAITING,
     Abandon,
     ApiReply,
-    Effect,
     FatalError,
     Reply,
     Send,
@@ -47,7 +45,7 @@ from kraftwreck.nodes.effects import NodeEffect, NodeEvent
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.protocol.errors import SNAPSHOT_NOT_FOUND
 from kraftwreck.nodes.replication import effects as data
-from kraftwreck.nodes.replication.events import FromShell
+from kraftwreck.nodes.replication.events import is_from_shell
 from kraftwreck.nodes.server.console import say
 from kraftwreck.nodes.server.disk_worker import Elsewhere
 from kraftwreck.nodes.server.exit_status import DISK_FAILED, FATAL, STOPPED
@@ -64,9 +62,7 @@ _MICROSECOND: Final = 1e-6
 _STALE_TICK_S: Final = 0.001
 
 
-ANSWERS: Final = get_args(Answer)
-SAID: Final = tuple(kind for kind in get_args(Effect) if kind not in DURABLE)
-"""The effects of :meth:`Shell._say`."""
+_WAITING: Final = frozenset[type](WAITING)
 
 
 def monotonic_us() -> int:
@@ -144,7 +140,7 @@ class Shell:
         """Let the node handle ``events``, completely, and then what its disk answers to them; after
         the node has stopped, do nothing."""
         for event in events:
-            if self._is_flushing and not isinstance(event, FromShell):
+            if self._is_flushing and not is_from_shell(event):
                 self._later.append(event)
             else:
                 self._step(event)
@@ -204,7 +200,7 @@ class Shell:
             gc.freeze()
 
     def _carry_out(self, effects: Sequence[NodeEffect], now: int, wall_us: int) -> None:
-        waits = self._elsewhere is not None and any(isinstance(each, WAITING) for each in effects)
+        waits = self._elsewhere is not None and not _WAITING.isdisjoint(map(type, effects))
         try:
             if self._files is not None:
                 self._caused.extend(self._files.carry_out_all(effects))
@@ -271,33 +267,18 @@ class Shell:
             self._disk_failed(error, now, wall_us)
             return
         for effect in effects:
-            if not isinstance(effect, SAID):
-                continue
-            if isinstance(effect, Trace):
-                _tell_person(effect)
-            elif isinstance(effect, Send):
-                self.send(effect)
-            elif isinstance(effect, SendApi):
-                self.send_api(effect)
-            elif isinstance(effect, (Reply, ApiReply)):
-                self.reply(effect)
-            elif isinstance(effect, Abandon):
-                self.abandon(effect)
-            elif isinstance(effect, SnapshotReply):
-                self._reply_with_snapshot(effect)
-            elif isinstance(effect, Stopped):
-                self.broker_epoch = effect.broker_epoch
-                self._stop(STOPPED)
+            say_it = _SAYINGS.get(type(effect))
+            if say_it is not None:
+                say_it(self, effect)
 
     def _say_of_records(self, effects: Sequence[NodeEffect]) -> None:
         """Send the messages of the data plane; after the node has stopped, do nothing."""
         if self.exit_status.done():
             return
         for effect in effects:
-            if isinstance(effect, (data.FetchFrom, data.AskOffsets)):
-                self.fetch(effect)
-            elif isinstance(effect, ANSWERS):
-                self.reply_records(effect)
+            say_it = _SAYINGS_OF_RECORDS.get(type(effect))
+            if say_it is not None:
+                say_it(self, effect)
 
     def _reply_with_snapshot(self, effect: SnapshotReply) -> None:
         """Answer with a piece of a file; if it cannot be read, answer SNAPSHOT_NOT_FOUND."""
@@ -310,6 +291,10 @@ class Shell:
             say(f"cannot read snapshot {place[0]}-{place[1]}: {error}")
             message = replace(message, partition_error=SNAPSHOT_NOT_FOUND)
         self.reply(Reply(effect.token, message))
+
+    def _stopped(self, effect: Stopped) -> None:
+        self.broker_epoch = effect.broker_epoch
+        self._stop(STOPPED)
 
     def _disk_failed(self, error: OSError, now: int, wall_us: int) -> None:
         # The durable effects are not on disk, so the node must stop.
@@ -365,3 +350,22 @@ def _tell_person(trace: Trace) -> None:
 
 def _unconnected(effect: object) -> None:
     raise AssertionError(f"the shell is not connected to a network yet: {effect!r}")
+
+
+_SAYINGS: Final[dict[type, Callable[[Shell, Any], None]]] = {
+    Trace: lambda _, effect: _tell_person(effect),
+    Send: lambda shell, effect: shell.send(effect),
+    SendApi: lambda shell, effect: shell.send_api(effect),
+    Reply: lambda shell, effect: shell.reply(effect),
+    ApiReply: lambda shell, effect: shell.reply(effect),
+    Abandon: lambda shell, effect: shell.abandon(effect),
+    SnapshotReply: Shell._reply_with_snapshot,
+    Stopped: Shell._stopped,
+}
+"""How an effect leaves the node after its step, by its exact type: isinstance is too slow."""
+_SAYINGS_OF_RECORDS: Final[dict[type, Callable[[Shell, Any], None]]] = {
+    data.FetchFrom: lambda shell, effect: shell.fetch(effect),
+    data.AskOffsets: lambda shell, effect: shell.fetch(effect),
+    **dict.fromkeys(get_args(Answer), lambda shell, effect: shell.reply_records(effect)),
+}
+"""The same for the effects of the data plane."""

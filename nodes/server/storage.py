@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from kraftwreck.nodes.consensus.effects import (
     DURABLE,
@@ -23,6 +24,8 @@ from kraftwreck.nodes.log import quorum_state
 from kraftwreck.nodes.log.files import MetadataLogFiles
 from kraftwreck.nodes.log.layout import DEFAULT_SEGMENT_BYTES, DEFAULT_SEGMENT_MS
 from kraftwreck.nodes.log.media import PLAIN, Media
+
+_DURABLE: Final = frozenset[type](DURABLE)
 
 
 class Storage:
@@ -62,7 +65,7 @@ class Storage:
         Raises ValueError for data that does not continue the log or an unfinished snapshot.
         """
         for effect in effects:
-            if not isinstance(effect, DURABLE):
+            if type(effect) not in _DURABLE:
                 continue
             if isinstance(effect, AppendLog):
                 self._log.append(effect.batch)

@@ -28,7 +28,7 @@ class TraceLines:
         """Return the lines of the trace effects among ``effects``."""
         lines = []
         for effect in effects:
-            if isinstance(effect, Trace):
+            if type(effect) is Trace:
                 self._last = effect
                 lines.append(encode_line(self._line(effect, mono, wall)))
         return lines

@@ -17,6 +17,7 @@ from kraftwreck.nodes.consensus.effects import (
     Trace,
 )
 from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft import poll
 from kraftwreck.nodes.consensus.recovered import Recovered
 from kraftwreck.nodes.effects import NodeEvent
 from kraftwreck.nodes.log.batch import parse_header
@@ -60,7 +61,20 @@ class Alone:
         self._carry_out(self.node.start(0, 0))
 
     def step(self, event: NodeEvent) -> None:
-        self._carry_out(self.node.step(event, self.now, self.now // MS))
+        effects = self.node.step(event, self.now, self.now // MS)
+        self._assert_deadline()
+        self._carry_out(effects)
+
+    def _assert_deadline(self) -> None:
+        """Compare the deadlines that are kept from step to step with those of all parts."""
+        node, broker = self.node, self.node.broker
+        assert broker is not None and broker.data is not None
+        data = broker.data
+        roles, due = node._roles_deadline(), node.deadline
+        assert roles == min(node.controller.deadline, broker.own_deadline)
+        assert data.deadline == min(data.core.deadline, data._proposals.deadline)
+        whole = min(poll.deadline(node.replica), roles, data.deadline)
+        assert due == (node._now if node._more else whole)
 
     def ask(self, api: str, body: Any, sent: SendApi | None = None) -> int:
         """Send a request to the controller's listener; return its token."""
@@ -117,6 +131,8 @@ def test_a_node_creates_a_log_and_acknowledges_a_record_until_it_is_shut_down() 
     key = (created["topic_id"], 0)
     assert alone.did == [out.OpenLog(key)]
     alone.step(come.LogOpened(key, 0, 0, (), (), 0))
+    alone.step(come.FetchReceived(6, (come.FetchPart(key, 0, 1000),), max_wait_ms=1, min_bytes=1))
+    alone.until(lambda: any(isinstance(each, out.ReplyFetch) for each in alone.did))
     alone.did.clear()
     batch = Batch(-1, 0, -1, -1, -1, -1, 0, 1, 71, 1, 0)
     alone.step(come.ProduceReceived(7, -1, 1000, ((key, batch),)))
@@ -128,6 +144,19 @@ def test_a_node_creates_a_log_and_acknowledges_a_record_until_it_is_shut_down() 
     alone.until(lambda: alone.stopped)
     assert alone.did == [out.WriteHighWatermarks({key: 1})], "the watermark is kept, once"
     assert alone.left >= 0, "the next start need not check the logs"
+
+
+def test_a_node_is_due_sooner_once_the_logs_of_its_broker_are_open() -> None:
+    alone = Alone()
+    alone.until(lambda: any(t.detail.get("state") == "starting" for t in alone.traces))
+    broker, key = alone.node.broker, (b"t" * 16, 0)
+    assert broker is not None and broker.data is not None
+    broker.data._opening, broker._recovered = {key}, False
+    broker._life._asked, broker._life._next = None, alone.now + 60_000 * MS
+    alone.until(lambda: alone.node._roles_deadline() > alone.now + 100 * MS)
+    before = alone.node._roles_deadline()
+    alone.step(come.LogOpened(key, 0, 0, (), (), 0))
+    assert alone.node._roles_deadline() < before
 
 
 def test_a_node_that_has_opened_no_log_leaves_no_mark_of_a_clean_stop() -> None:

@@ -132,8 +132,8 @@ def test_a_miss_says_whether_the_change_was_reached(
 
 
 def test_a_hunt_begins_at_the_first_seed_asked_for() -> None:
-    patch = catalogue()["R01"].patch
-    assert hunt_patch(patch, 30.0, first_seed=500).seed in range(500, 520)
+    patch = catalogue()["R25"].patch  # Any election shows it.
+    assert hunt_patch(patch, 30.0, first_seed=500).seed == 500
 
 
 def test_a_hunt_ends_with_the_process_that_began_it(tmp_path: Path) -> None:

@@ -230,6 +230,17 @@ def test_an_outcome_holds_while_the_function_around_it_stays_the_same(tmp_path: 
     assert known(RULE.replace("LEAST = 3", "LEAST = 4")) == {**tried, "LEAST": [None] * 2}
 
 
+def test_two_sessions_keep_the_outcomes_of_each_other(tmp_path: Path) -> None:
+    rule, path = tmp_path / "rule.py", tmp_path / "outcomes.txt"
+    rule.write_text(RULE)
+    mutants = mutants_of(rule, tmp_path)
+    sessions = Outcomes(path, mutants), Outcomes(path, mutants)
+    for number, mutant in enumerate(mutants):
+        sessions[number % 2].note(mutant.key, True)
+    kept = Outcomes(path, mutants)
+    assert all(kept.of(mutant.key) for mutant in mutants)
+
+
 def test_outcomes_of_code_that_is_gone_are_dropped(tmp_path: Path) -> None:
     rule, path = tmp_path / "rule.py", tmp_path / "outcomes.txt"
     rule.write_text(RULE)

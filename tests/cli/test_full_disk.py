@@ -40,7 +40,7 @@ def test_a_full_disk_ends_the_test_with_one_line(
     command = [sys.executable, "-m", "kraftwreck", "run", "-n", "partition,pause", "-t", seconds]
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", RUN, "sh", size, str(store), str(kept), *command,
-         "--nodes", "3", "--seed", "1", "--rate", "100"],
+         "--nodes", "3", "--seed", "1", "--rate", "300"],
         capture_output=True,
         text=True,
         check=False,

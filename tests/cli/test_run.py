@@ -249,7 +249,7 @@ def test_exit_codes(valid: Any, errors: list[str], interrupted: bool, code: int)
 @pytest.mark.cluster
 @pytest.mark.slow
 def test_a_run_on_namespaces(kraftwreck: Any, tmp_path: Path, netns_possible: None) -> None:
-    ended = kraftwreck("run", "-t", 10, "--seed", 3, "--no-tables", "--store", tmp_path, "--json")
+    ended = kraftwreck("run", "-t", 8, "--seed", 3, "--no-tables", "--store", tmp_path, "--json")
     assert ended.code == 0, ended.err
     said = json.loads(ended.out)
     assert said["errors"] == []

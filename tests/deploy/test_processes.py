@@ -96,18 +96,23 @@ def test_a_kill_reaches_processes_that_left_session_and_parent(
 
 
 @pytest.mark.parametrize(
-    ("mode", "message"),
+    ("mode", "ready_s", "message"),
     [
-        (("exit", 3), "ended with status 3 before it was ready; its last line: the configuration"),
-        (("background",), "went to the background: .* start it in the foreground"),
-        (("silent",), "is not ready after 1 s: port 7000 is closed; its output is empty"),
+        (("exit", 3), 300.0, "ended with status 3 before it was ready; its last line: the config"),
+        (("background",), 300.0, "went to the background: .* start it in the foreground"),
+        (("silent",), 1.0, "is not ready after 1 s: port 7000 is closed; its output is empty"),
     ],
     ids=["exits-at-once", "forks-away", "never-ready"],
 )
 def test_a_process_that_does_not_serve_is_one_line_and_its_output_is_collected(
-    deploy: Deploy, command: Command, tmp_path: Path, mode: tuple[object, ...], message: str
+    deploy: Deploy,
+    command: Command,
+    tmp_path: Path,
+    mode: tuple[object, ...],
+    ready_s: float,
+    message: str,
 ) -> None:
-    process = Process(argv=command(*mode), ready=PortOpen(7000), ready_s=1.0)
+    process = Process(argv=command(*mode), ready=PortOpen(7000), ready_s=ready_s)
     deployment = deploy(process)
     with pytest.raises(RemoteError, match=message) as raised:
         deployment.install_and_start()

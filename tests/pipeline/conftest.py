@@ -21,7 +21,6 @@ from kraftwreck.nemesis.inject import Injector
 from kraftwreck.nemesis.schedule import plan
 from kraftwreck.nemesis.scope import Scope
 from kraftwreck.pipeline.background import Handle, start
-from kraftwreck.pipeline.java import PipelineError
 from kraftwreck.systems.kraft.simulated.store import run as simulate_into_folder
 from kraftwreck.workloads.registry import find
 
@@ -120,33 +119,36 @@ def killer_checker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def simulated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Path]]:
-    """A store and its runs: two as they were, one with violations; another is broken."""
-    store = tmp_path_factory.mktemp("store")
-    first = simulate(store, "register", 22)
+def register(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first run of a store."""
+    return simulate(tmp_path_factory.mktemp("store"), "register", 22)
+
+
+@pytest.fixture(scope="session")
+def worker(register: Path, killer_checker: None) -> Iterator[Handle]:
+    """One Spark session for all tests, which is starting; its run had its working name then."""
+    handle = start(register.with_name(register.name + RUNNING))
+    try:
+        yield handle
+    finally:
+        handle.wait()
+
+
+@pytest.fixture(scope="session")
+def simulated(register: Path, worker: Handle) -> tuple[Path, dict[str, Path]]:
+    """A store and its runs: two as they were, one with violations; another is broken. They are
+    made while Spark starts."""
+    store = register.parents[1]
     bad = simulate(store, "register", 12)
     plant(bad)
-    runs = {"register": first, "metadata": simulate(store, "metadata", 13), "bad": bad}
+    runs = {"register": register, "metadata": simulate(store, "metadata", 13), "bad": bad}
     broken = store / "kraft-metadata" / "broken"
     broken.mkdir()
     (broken / "test.json").write_text("{}")
     (broken / "history.jsonl").write_text('{"index": "zero"}\n')
-    kept = {**NIGHT[1], "n": 3, "run": "/".join(first.parts[-2:])}
+    kept = {**NIGHT[1], "n": 3, "run": "/".join(register.parts[-2:])}
     night(store, "20260131T220000Z-small", [*NIGHT, kept])
     return store, runs
-
-
-@pytest.fixture(scope="session")
-def worker(simulated: tuple[Path, dict[str, Path]], killer_checker: None) -> Iterator[Handle]:
-    """One Spark session for all tests, which has started; its run still has its working name."""
-    first = simulated[1]["register"]
-    handle = start(first.with_name(first.name + RUNNING))
-    try:
-        with pytest.raises(PipelineError, match="was not measured"):
-            handle.ask({"judged": str(first)}, timeout_s=1800)  # It answers when it is ready.
-        yield handle
-    finally:
-        handle.wait()
 
 
 @pytest.fixture(scope="session")

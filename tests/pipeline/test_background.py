@@ -14,11 +14,14 @@ from kraftwreck.pipeline import background, run_tables
 from kraftwreck.pipeline.background import Handle, start
 from kraftwreck.pipeline.java import PipelineError
 from kraftwreck.pipeline.run_tables import SparkTables
+from tests.waiting import wait_until
 
 OWN = Path("/proc/self/autogroup")
 WORKER = """
+import os
 input()
-print('{"nice": ' + open("/proc/self/autogroup").read().split()[-1] + "}")
+share = open("/proc/self/autogroup").read().split()[-1]
+print('{"nice": ' + share + ', "own": ' + str(os.getpriority(os.PRIO_PROCESS, 0)) + "}")
 """
 
 
@@ -38,10 +41,41 @@ def test_until_something_waits_for_it_spark_gets_a_smaller_share_than_others(
     handle = start(tmp_path)
     theirs = Path(f"/proc/{started[0].pid}/autogroup")
     before, ours = theirs.read_text().split(), OWN.read_text()
+    own = os.getpriority(os.PRIO_PROCESS, 0)
     assert before[1:] == ["nice", "5"]
-    assert handle.ask({}, timeout_s=30) == {"nice": 0}
+    assert os.getpriority(os.PRIO_PROCESS, started[0].pid) == min(own + 5, 19)
+    assert handle.ask({}, timeout_s=30) == {"nice": 0, "own": own}
     handle.wait()
     assert OWN.read_text() == ours
+
+
+STUCK_WORKER = """
+import os, sys, time
+if os.fork() == 0:
+    open(sys.argv[1], "w").write(str(os.getpid()))
+    os.rename(sys.argv[1], sys.argv[1] + ".written")
+time.sleep(600)
+"""
+
+
+def test_a_worker_that_does_not_end_is_killed_with_its_children(tmp_path: Path) -> None:
+    worker = subprocess.Popen(
+        [sys.executable, "-c", STUCK_WORKER, str(tmp_path / "child")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    written = tmp_path / "child.written"
+    wait_until(written.exists, "the worker has a child")
+    Handle(worker, tmp_path).wait(timeout_s=0.05)
+    child = Path("/proc", written.read_text())
+    wait_until(lambda: has_ended(child), "the child has ended")
+
+
+def has_ended(process: Path) -> bool:
+    """Return whether the process with this folder in /proc is gone, or a zombie."""
+    try:
+        return not (process / "cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 SLOW_WORKER = """
@@ -84,6 +118,14 @@ def test_the_first_answer_has_the_seconds_that_spark_took_to_start(tmp_path: Pat
     answers = [handle.ask({"run": "first"}, timeout_s=30), handle.ask({"run": "2"}, timeout_s=30)]
     assert answers == [{"run": "first", "spark_start_s": 1.0}, {"run": "2"}]
     handle.wait()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark")
+def test_the_tables_with_a_verdict_need_those_without(register: Path, worker: Handle) -> None:
+    with pytest.raises(PipelineError, match=f"{register} was not measured"):
+        worker.ask({"judged": str(register)}, timeout_s=1800)
 
 
 def test_without_java_a_run_has_no_tables_and_one_line_says_so(

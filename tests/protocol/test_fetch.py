@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftwreck.nodes.protocol.codec import ProtocolError, decode, encode
-from kraftwreck.nodes.protocol.fetch import FIRST, LAST, parse_fetch
+from kraftwreck.nodes.protocol.fetch import FIRST, LAST, follower_fetch, parse_fetch
 
 INT = st.integers(-(2**31), 2**31 - 1)
 LONG = st.integers(-(2**63), 2**63 - 1)
@@ -102,3 +102,49 @@ def test_too_many_partitions_and_unknown_versions_are_refused() -> None:
     for version in (3, 19):
         with pytest.raises(ProtocolError, match="versions 4 to 18"):
             parse_fetch(frame, 0, version, 200)
+
+
+WANTED = st.tuples(INT, INT, LONG, INT, LONG, INT)
+FIELDS = (
+    "partition",
+    "current_leader_epoch",
+    "fetch_offset",
+    "last_fetched_epoch",
+    "log_start_offset",
+    "partition_max_bytes",
+)
+
+
+@settings(max_examples=300)
+@given(st.integers(12, 17), st.integers(0, 2**31 - 1), LONG, INT, INT, st.data())
+def test_followers_write_what_the_schema_writes(
+    version: int, replica_id: int, epoch: int, wait: int, most: int, data: st.DataObject
+) -> None:
+    by_id = version >= 13
+    topic = st.binary(min_size=16, max_size=16) if by_id else st.text(max_size=200)
+    topics = data.draw(
+        st.lists(st.tuples(topic, st.lists(WANTED, max_size=3) | _many()), max_size=3)
+    )
+    body = {
+        "replica_id": replica_id,
+        "replica_state": {"replica_id": replica_id, "replica_epoch": epoch},
+        "max_wait_ms": wait,
+        "min_bytes": 1,
+        "max_bytes": most,
+        "session_epoch": -1,
+        "topics": [
+            {
+                "topic_id" if by_id else "topic": name,
+                "partitions": [dict(zip(FIELDS, part, strict=True)) for part in parts],
+            }
+            for name, parts in topics
+        ],
+    }
+    written = follower_fetch(version, (replica_id, epoch), wait, most, topics)
+    assert written == encode("FetchRequest", version, body)
+
+
+def _many() -> st.SearchStrategy[list[tuple[int, ...]]]:
+    """So many partitions that their number has one byte, or two."""
+    counts = st.integers(125, 130)
+    return counts.map(lambda count: [(number, 1, 2, 3, 4, 5) for number in range(count)])

@@ -61,6 +61,13 @@ def produce(version: int, *parts: tuple[str, int, bytes | None]) -> ProduceCall:
     return ProduceCall(frame, 0, version, 100, token=5, topics=TOPICS, wall_ms=NOW_MS)
 
 
+def produced(call: ProduceCall, version: int, *parts: out.ProducedPart) -> list[dict[str, Any]]:
+    """The topics of the answer as the client reads them."""
+    _, body = decode_response("Produce", version, call.answer(version, 7, parts))
+    topics: list[dict[str, Any]] = body["responses"]
+    return topics
+
+
 def answer(api: str, version: int, body: Any) -> Any:
     return decode(f"{api}Response", version, encode(f"{api}Response", version, body))[0]
 
@@ -72,9 +79,7 @@ def test_produced_records_reach_the_core_as_headers_and_bytes(version: int) -> N
     ((key, batch),) = call.event.batches
     assert (key, batch.count, batch.size) == ((ID, 1), 2, len(RECORDS))
     assert batch.handle == RECORDS
-    known, unknown = answer("Produce", version, call.body([out.ProducedPart((ID, 1), 0, 70, 3)]))[
-        "responses"
-    ]
+    known, unknown = produced(call, version, out.ProducedPart((ID, 1), 0, 70, 3))
     (part,) = known["partition_responses"]
     assert (part["index"], part["error_code"], part["base_offset"]) == (1, 0, 70)
     (part,) = unknown["partition_responses"]
@@ -86,7 +91,7 @@ def test_records_that_are_refused_never_reach_the_core() -> None:
     call = produce(9, ("t", 0, BROKEN), ("t", 1, RECORDS), ("t", 2, None))
     assert call.event is not None
     assert [key for key, _ in call.event.batches] == [(ID, 1)]
-    (only,) = answer("Produce", 9, call.body([out.ProducedPart((ID, 1), 0, 0, 0)]))["responses"]
+    (only,) = produced(call, 9, out.ProducedPart((ID, 1), 0, 0, 0))
     codes = [part["error_code"] for part in only["partition_responses"]]
     assert codes == [CORRUPT_MESSAGE, 0, INVALID_RECORD]
     assert call.failed
@@ -99,7 +104,7 @@ def test_the_last_records_count_for_a_partition_that_is_named_twice(
     call = produce(9, ("t", 0, first), ("t", 0, last))
     done = [] if call.event is None else [out.ProducedPart((ID, 0), 0, 3, 0)]
     assert bool(done) == (last is RECORDS)
-    (only,) = answer("Produce", 9, call.body(done))["responses"]
+    (only,) = produced(call, 9, *done)
     (part,) = only["partition_responses"]
     assert part["error_code"] == (0 if done else CORRUPT_MESSAGE)
 
@@ -107,7 +112,7 @@ def test_the_last_records_count_for_a_partition_that_is_named_twice(
 def test_a_produce_that_is_refused_as_a_whole_needs_no_core() -> None:
     call = produce(9, ("u", 0, RECORDS))
     assert call.event is None
-    (only,) = answer("Produce", 9, call.body([]))["responses"]
+    (only,) = produced(call, 9)
     assert only["partition_responses"][0]["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -27,6 +27,7 @@ from kraftwreck.nodes.replication.replicas import Replicas
 from kraftwreck.nodes.server.data_calls import ProduceCall
 from kraftwreck.nodes.server.disk_worker import DiskWorker
 from kraftwreck.nodes.server.exit_status import DISK_FAILED, FATAL
+from kraftwreck.nodes.server.outgoing import FilePart
 from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.nodes.server.record_requests import ImageTopics, RecordRequests, event_of
 from kraftwreck.simulation.disk_trouble import DiskTrouble
@@ -56,7 +57,7 @@ class Leader:
         self.files = PartitionFiles(ROOT, lambda _: "t", LogSettings(segment_bytes=2000), media)
         self.core = Replicas(1, 7, 0)
         topics = cast(ImageTopics, Topics())
-        self.requests = RecordRequests(lambda _: None, topics, self.files)
+        self.requests = RecordRequests(topics, self.files)
         self.answers: list[Any] = []
         lead = come.Assignment((1,), (1,), 1, 0, 0)
         self.step(come.Published((), {KEY: lead}, {KEY: come.Settings()}, {1: come.Peer(1, True)}))
@@ -75,8 +76,8 @@ class Leader:
 
     def _answer(self, effect: out.ReplyProduce) -> Any:
         (frame,) = self.requests.frame("Produce", 9, 5, self.call, effect)
-        assert isinstance(frame, bytes)
-        body = decode_response("Produce", 9, frame)[1]
+        assert not isinstance(frame, FilePart)
+        body = decode_response("Produce", 9, bytes(frame))[1]
         return body["responses"][0]["partition_responses"][0]
 
     def produce(self, acks: int) -> tuple[int, int]:

@@ -431,6 +431,37 @@ def test_no_bytes_of_a_producer_are_kept(files: PartitionFiles) -> None:
     assert [ref() for ref in watched] == [None] * 20
 
 
+@pytest.mark.parametrize(
+    ("effect", "expected"), [(out.Truncate(KEY, 4), 4), (out.StartAt(KEY, 2), 2)]
+)
+def test_other_records_where_a_log_was_cut_are_not_committed(
+    files: PartitionFiles, tmp_path: Path, effect: DiskEffect, expected: int
+) -> None:
+    """After an unclean election the high watermark may be above the cut."""
+    for offset in range(9):
+        append(files, offset)
+    files.carry_out(out.WriteHighWatermarks({KEY: 8}))
+    files.carry_out(effect)
+    for offset in range(expected, 9):
+        append(files, offset, epoch=4)
+    assert reopened(tmp_path).high_watermark == expected
+
+
+def test_other_records_where_a_log_has_lost_some_are_not_committed(
+    files: PartitionFiles, tmp_path: Path
+) -> None:
+    """A loss of power may take records below the stored high watermark (seed 3200894)."""
+    append(files, 0)
+    files.carry_out(out.WriteHighWatermarks({KEY: 8}))
+    folder = tmp_path / "copy"
+    shutil.copytree(tmp_path, folder, ignore=shutil.ignore_patterns("copy"))
+    again = files_in(folder)
+    again.carry_out(out.OpenLog(KEY))
+    append(again, 1)
+    shutil.copytree(folder, folder / "copy", ignore=shutil.ignore_patterns("copy"))
+    assert reopened(folder / "copy").high_watermark == 1
+
+
 def test_a_kill_while_a_log_starts_anew_below_leaves_the_old_log_or_the_new_one(
     files: PartitionFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

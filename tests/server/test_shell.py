@@ -8,11 +8,12 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 
 from kraftwreck.nodes.consensus.effects import (
+    DURABLE,
     ApiReply,
     AppendLog,
     Effect,
@@ -33,11 +34,14 @@ from kraftwreck.nodes.consensus.kraft.messages import FetchSnapshotResponse
 from kraftwreck.nodes.metadata.image import MetadataImage
 from kraftwreck.nodes.metadata.loader import Loader
 from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication import events as come
+from kraftwreck.nodes.replication.events import is_from_shell
 from kraftwreck.nodes.server.disk_worker import Elsewhere
 from kraftwreck.nodes.server.exit_status import DISK_FAILED, FATAL, STOPPED
 from kraftwreck.nodes.server.input_log import InputLog
-from kraftwreck.nodes.server.shell import Shell, monotonic_us
+from kraftwreck.nodes.server.partition_files import DiskEffect
+from kraftwreck.nodes.server.shell import _SAYINGS, _SAYINGS_OF_RECORDS, Shell, monotonic_us
 from kraftwreck.nodes.server.storage import Storage, next_incarnation
 from kraftwreck.nodes.server.trace_file import TraceFile
 
@@ -127,6 +131,19 @@ def test_everything_is_durable_before_a_word_is_said(tmp_path: Path) -> None:
         assert bench.status is None
 
     run(scenario)
+
+
+def test_every_effect_is_carried_out_by_the_disk_or_leaves_the_node() -> None:
+    left = {*_SAYINGS, *DURABLE}
+    assert left == set(get_args(Effect)) and not set(_SAYINGS) & set(DURABLE)
+    inside = {data.Note, data.AlterPartition}  # The broker makes traces and requests of these.
+    of_records = {*_SAYINGS_OF_RECORDS, *get_args(DiskEffect), *inside}
+    assert of_records == set(get_args(data.Effect))
+
+
+def test_events_of_the_data_plane_are_known_by_their_type() -> None:
+    assert all(is_from_shell(kind.__new__(kind)) for kind in get_args(come.FromShell))
+    assert not any(is_from_shell(kind.__new__(kind)) for kind in get_args(Event))
 
 
 def test_events_that_come_together_are_handled_before_what_the_first_one_causes(

@@ -60,6 +60,25 @@ def test_the_page_finds_shrinks_and_replays_the_planted_bug(
     assert fixed[1] == FIXED
 
 
+def test_every_failed_seed_is_named_with_its_kind_and_a_command(
+    kraftwreck: Run, tmp_path: Path
+) -> None:
+    """Seeds 5, 8 and 9 fail in the same way: only the first failure is printed as it happens."""
+    seeds = ("--seeds", "5..9", "-t", 20, "--jobs", 1, "--no-shrink", "--store", tmp_path)
+    done = kraftwreck("sim", BROKEN, *seeds, "--json")
+    failed = json.loads(done.out)["failed"]
+    assert [each["seed"] for each in failed] == [5, 8, 9]
+    lines = [line for line in done.err.splitlines() if " failed: " in line]
+    assert lines == [
+        f"seed {each['seed']} failed: simulator agreement: kraftwreck replay {each['run']}"
+        for each in failed
+    ]
+    assert done.err.count("disagree") == 1
+    assert kraftwreck("replay", failed[2]["run"]).code == 0
+    again = kraftwreck(*shlex.split(failed[2]["repeat"])[1:], "--no-shrink", "--json")
+    assert [each["digest"] for each in json.loads(again.out)["failed"]] == [failed[2]["digest"]]
+
+
 def test_the_fixed_example_is_clean() -> None:
     assert [simulated(FIXED, seed).failures for seed in range(20)] == [[]] * 20
 

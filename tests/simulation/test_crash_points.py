@@ -74,6 +74,23 @@ def test_the_operations_of_the_nodes_survive_a_death_at_any_point(effect: Any) -
     assert wrong(effect, start=1) == []
 
 
+@pytest.mark.parametrize("offset", [6, 30])
+def test_a_log_that_begins_later_than_its_checkpoint_says_does_not_begin_earlier(
+    offset: int,
+) -> None:
+    """The process has died between a new beginning and its checkpoint (seed 3200785 of runs with
+    records)."""
+    files = Filesystem()
+    logs = written_log(files)
+    logs.carry_out(out.StartAt(KEY, 7))
+    logs._directory.set_log_start(("t", 0), 0)
+    copies = Copies(files, "t", KEY)
+    assert copies.content(copies.copy()).start == 7
+    assert [
+        each for seed in range(4) for each in found(copies, out.StartAt(KEY, offset), seed)
+    ] == []
+
+
 def _point_after_the_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     def truncate(self: PartitionFiles, key: Any, end_offset: int) -> None:
         replica = self._replicas[key]

@@ -71,3 +71,8 @@ def test_a_log_after_a_snapshot_may_be_empty() -> None:
 
 def test_an_answer_that_changes_nothing_is_not_judged() -> None:
     assert cut(log_of(4, 4), 2, 0, 2) == []
+
+
+def test_the_first_epoch_of_a_leader_is_0() -> None:
+    assert cut(log_of(1, 1), 0, 0, 1) == ["I28"]
+    assert cut(log_of(1, 1), -1, -1, 1) == [], "this answer says nothing of the log"

@@ -240,6 +240,25 @@ def test_i21_a_log_is_cleaned_only_below_a_snapshot(run: Watched) -> None:
     assert run.found == ["I21"]
 
 
+def test_i21_a_log_that_is_whole_needs_no_snapshot(run: Watched) -> None:
+    run.commit(1, upto=6)
+    run.disk(1, CleanLog(0))
+    assert run.found == []
+
+
+@pytest.mark.parametrize(("end", "broken"), [(3, ["I21"]), (4, []), (6, []), (7, ["I21"])])
+def test_i21_at_a_start_the_latest_snapshot_ends_in_the_log(
+    run: Watched, end: int, broken: list[str]
+) -> None:
+    run.commit(1, upto=6)
+    run.make(1, 4)
+    run.disk(1, CleanLog(4))
+    snapshots = disk_of(run.host(1)).snapshots
+    snapshots[end, 1] = snapshots.pop((4, 1))
+    run.trace(1, "start")
+    assert [each for each in run.found if each == "I21"] == broken
+
+
 def test_i21_at_a_start_the_latest_snapshot_meets_the_log(run: Watched) -> None:
     run.commit(1, upto=6)
     run.make(1, 4)

@@ -14,7 +14,7 @@ from kraftwreck.nodes.consensus.kraft.member import Member
 from kraftwreck.nodes.consensus.log import ReplicatedLog
 from kraftwreck.nodes.log.batch import encode_batch
 from kraftwreck.systems.kraft.simulated import invented_fetches
-from kraftwreck.systems.kraft.simulated.invented_fetches import judge, known
+from kraftwreck.systems.kraft.simulated.invented_fetches import Known, judge, known
 
 pytestmark = pytest.mark.interpreted
 
@@ -96,3 +96,40 @@ def makes_no_progress(replica: Member, offset: int, epoch: int) -> Verdict:
 def test_a_wrong_verdict_breaks_i28(wrong: Any, monkeypatch: Patch) -> None:
     monkeypatch.setattr(invented_fetches, "validate", wrong)
     assert judged(leader(1, 1, 3, 3, 5, 5, cleaned=3))
+
+
+def test_the_last_three_epochs_and_the_ends_of_a_log_are_tried() -> None:
+    """Each with the epochs beside it, and offsets below the first one of an epoch left out."""
+    one = leader(1, 2, 3, 4, 5)
+    tried = set(known(one, {}).ends())
+    assert {offset for offset, _ in tried} == {3, 4, 5, 6}
+    assert {epoch for _, epoch in tried} == set(range(7))
+    assert {offset for offset, epoch in tried if epoch == 4} == {4, 5, 6}
+
+
+LOG = Known(3, 6, {3: (3, 4), 5: (4, 6)}, 2)
+
+
+@pytest.mark.parametrize(
+    ("offset", "epoch", "verdict", "least", "right"),
+    [
+        (3, 2, VALID, 0, True),
+        (2, 2, VALID, 0, False),
+        (6, 5, VALID, 0, True),
+        (7, 5, VALID, 0, False),
+        (6, 3, VALID, 0, False),
+        (4, 3, Verdict(snapshot=(3, 2)), 3, False),
+        (4, 3, Verdict(snapshot=(3, 2)), 4, True),
+        (3, 2, Verdict(snapshot=(3, 2)), 0, True),
+        (5, 4, Verdict(diverging=(4, 4)), 0, True),
+        (5, 4, Verdict(diverging=(4, 5)), 0, False),
+        (5, 4, Verdict(diverging=(5, 4)), 0, False),
+        (6, 4, Verdict(diverging=(3, 4)), 0, True),
+        (6, 4, Verdict(diverging=(3, 5)), 0, False),
+    ],
+)
+def test_a_verdict_is_right_or_not(
+    offset: int, epoch: int, verdict: Verdict, least: int, right: bool
+) -> None:
+    """The log goes from 3 to 6: one record of epoch 3, then two of epoch 5. Epoch 2 is below."""
+    assert (invented_fetches._fault(LOG, offset, epoch, verdict, least) == "") is right

@@ -113,8 +113,8 @@ def pending(*members: int) -> Any:
 class Leading:
     """A leader of epoch 3 since offset 6, whose log ends at 10, and the fetches of a follower."""
 
-    def __init__(self, patch: Patch) -> None:
-        self.failures = Failures()
+    def __init__(self, patch: Patch, follower: int = FOLLOWER) -> None:
+        self.failures, self.follower = Failures(), follower
         world: Any = SimpleNamespace(now=0, on_step=[])
         followers = SimpleNamespace(on_fetch=[])
         self.traffic: Any = SimpleNamespace(on_request=[], followers=followers)
@@ -127,7 +127,7 @@ class Leading:
         self.world, self.watch = world, watch
         self.host: Any = SimpleNamespace(id=4, life=1, name="b1")
         self.remote = Remote(0)
-        self.in_sync: Any = SimpleNamespace(isr=(4,), pending=None, remotes={FOLLOWER: self.remote})
+        self.in_sync: Any = SimpleNamespace(isr=(4,), pending=None, remotes={follower: self.remote})
         self.leader: Any = SimpleNamespace(
             key=KEY,
             leading=True,
@@ -153,7 +153,7 @@ class Leading:
         handles a produce after it.
         """
         self.leader.with_.now = now
-        event = FetchReceived(1, (FetchPart(KEY, offset, 100, 3, epoch),), FOLLOWER, 7)
+        event = FetchReceived(1, (FetchPart(KEY, offset, 100, 3, epoch),), self.follower, 7)
         message: Any = SimpleNamespace(call=SimpleNamespace(event=event))
         self.traffic.on_request[0](self.host, message)
         if not refuses:
@@ -174,8 +174,11 @@ def test_a_follower_has_caught_up_when_it_fetched_before(monkeypatch: Patch) -> 
     assert leader.fetch(2_000, 9) == []
 
 
-def test_a_follower_behind_that_counts_as_caught_up_breaks_d9(monkeypatch: Patch) -> None:
-    leader = Leading(monkeypatch)
+@pytest.mark.parametrize("follower", [0, FOLLOWER])
+def test_a_follower_behind_that_counts_as_caught_up_breaks_d9(
+    monkeypatch: Patch, follower: int
+) -> None:
+    leader = Leading(monkeypatch, follower)
     leader.fetch(1_000, 4)
     assert leader.fetch(2_000, 9, caught_up=2_000) == ["D9"]
 
@@ -187,7 +190,7 @@ def test_a_step_may_append_after_a_fetch(monkeypatch: Patch) -> None:
     assert leader.fetch(3_000, 9, caught_up=3_000) == ["D9"]
 
 
-@pytest.mark.parametrize(("offset", "epoch"), [(4, 1), (5, 2), (6, 2), (10, 3), (0, 1), (6, 3)])
+@pytest.mark.parametrize(("offset", "epoch"), [(4, 1), (5, 2), (6, 2), (10, 3), (0, 1), (0, 2)])
 def test_a_fetch_of_the_same_log_counts(monkeypatch: Patch, offset: int, epoch: int) -> None:
     assert Leading(monkeypatch).fetch(1_000, offset, epoch) == []
 
@@ -196,6 +199,8 @@ def test_a_fetch_of_another_log_that_counts_breaks_d9(monkeypatch: Patch) -> Non
     leader = Leading(monkeypatch)
     assert leader.fetch(1_000, 6, 1, refuses=True) == []
     assert leader.fetch(2_000, 6, 1) == ["D9"]
+    assert leader.fetch(3_000, 10, 2) == ["D9"] * 2
+    assert leader.fetch(4_000, 4, 0) == ["D9"] * 3
 
 
 @pytest.mark.parametrize(("offset", "broken"), [(5, ["D9"]), (6, [])])

@@ -9,15 +9,25 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.nodes.log.batch import encode_batch, parse_header
 from kraftwreck.nodes.log.partition import times
 from kraftwreck.nodes.protocol.errors import NONE
 from kraftwreck.nodes.replication import effects as out
-from kraftwreck.nodes.replication.events import FetchPart, FetchReceived, ListOffsetsReceived
-from kraftwreck.nodes.replication.headers import Batch
+from kraftwreck.nodes.replication.events import (
+    DeleteRecordsReceived,
+    FetchPart,
+    FetchReceived,
+    ListOffsetsReceived,
+    ProduceReceived,
+)
+from kraftwreck.nodes.replication.headers import Batch, batch_of
 from kraftwreck.nodes.replication.partition import EARLIEST, LATEST, Appended, Partition
 from kraftwreck.nodes.replication.sessions import Session, Sessions
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.systems.kraft.simulated import record_lookups, replica_positions
+from kraftwreck.systems.kraft.simulated.answer_evidence import AnswerEvidence
+from kraftwreck.systems.kraft.simulated.record_logs import RecordLog
+from tests.simulation.replicas import batch
 from tests.simulation.test_record_rules import Patch, fail_unless_broken
 
 
@@ -119,11 +129,11 @@ class Judged:
 
     def __init__(self, monkeypatch: Patch) -> None:
         self.failures = Failures()
-        self.disk, self.log = (SimpleNamespace(start=2, end=20) for _ in range(2))
+        self.disk, self.log = RecordLog(2, [batch(2, 20)]), SimpleNamespace(start=2, end=20)
         epoch = SimpleNamespace(leader_epoch=0)
         self.leader = SimpleNamespace(
             key=KEY, hw=10, leading=True, log=self.log, assignment=epoch, epoch_start=0,
-            in_sync=SimpleNamespace(isr=(4,), pending=None),
+            in_sync=SimpleNamespace(isr=(4,), pending=None, remotes={}),
         )  # fmt: skip
         data = SimpleNamespace(core=SimpleNamespace(partitions={KEY: self.leader}))
         image = SimpleNamespace(stable=SimpleNamespace(topics={}))
@@ -140,7 +150,8 @@ class Judged:
         monkeypatch.setattr(record_lookups, "_end_of", lambda *of: (0, 20))
         steps: Any = SimpleNamespace(states=lambda host, key, log: iter((log,)))
         positions = replica_positions.ReplicaPositions(world)
-        self.lookups = record_lookups.RecordLookups(world, self.failures, watch, steps, positions)
+        evidence = AnswerEvidence(world, self.failures, watch, steps, positions)
+        self.lookups = record_lookups.RecordLookups(evidence)
         self.stepped[0](self.host)
 
     def step(self, hw: int, start: int) -> None:
@@ -217,3 +228,214 @@ def test_an_end_is_not_told_before_a_commit_of_the_epoch(
     event = ListOffsetsReceived(1, ((KEY, LATEST, -1),))
     effect = out.ReplyListOffsets(1, (out.OffsetPart(KEY, NONE, 10, 0),))
     assert one.broken_by(event, effect) == broken
+
+
+# --- the edges of each rule ---------------------------------------------------------------
+
+
+@pytest.fixture
+def judged(monkeypatch: Patch) -> Judged:
+    """The leader, whose log goes from 2 to 20 and is committed to 10, after a quiet step."""
+    one = Judged(monkeypatch)
+    one.step(hw=10, start=2)
+    return one
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(
+    ("offset", "crc", "broken"), [(2, 2, []), (2, 9, ["D2"]), (1, 9, []), (3, 2, ["D2"])]
+)
+def test_an_acknowledged_batch_is_where_its_answer_says(
+    offset: int, crc: int, broken: list[str], judged: Judged
+) -> None:
+    """Below the log start it was deleted since."""
+    event = ProduceReceived(1, -1, 1000, ((KEY, batch(0, 18, crc=crc)),))
+    effect = out.ReplyProduce(1, (out.ProducedPart(KEY, NONE, offset),))
+    assert judged.broken_by(event, effect) == broken
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(
+    ("wanted", "low", "broken"),
+    [(2, 2, []), (3, 2, ["D11"]), (2, 3, ["D11"]), (10, 10, []), (11, 11, ["D11"])],
+)
+def test_a_log_begins_where_a_deletion_has_reached_it(
+    wanted: int, low: int, broken: list[str], judged: Judged
+) -> None:
+    judged.disk.start = 10 if low > 3 else 2
+    if low == 11:
+        judged.disk.start = 11
+    event = DeleteRecordsReceived(1, 1000, ((KEY, wanted),))
+    assert judged.broken_by(event, out.ReplyDeleteRecords(1, ((KEY, NONE, low),))) == broken
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(
+    ("timestamp", "end", "broken"),
+    [(0, 10, []), (0, 9, ["D13"]), (0, 11, ["D13"]), (-1, 9, [])],
+)
+def test_a_time_is_looked_up_below_the_high_watermark(
+    timestamp: int, end: int, broken: list[str], judged: Judged
+) -> None:
+    """Times below 0 stand for ends of the log."""
+    lookup = out.Lookup(timestamp, 2, end)
+    event = ListOffsetsReceived(1, ((KEY, timestamp, -1),), replica_id=5)
+    told = out.OffsetPart(KEY, NONE, 20, lookup=lookup)
+    assert judged.broken_by(event, out.ReplyListOffsets(1, (told,))) == broken
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(
+    ("low", "high", "broken"),
+    [(8, 10, []), (8, 8, []), (8, 7, ["D13"])],
+)
+def test_a_time_may_be_looked_up_before_the_rest_of_a_step(
+    low: int, high: int, broken: list[str], monkeypatch: Patch
+) -> None:
+    """The step has raised the high watermark from ``low`` to 10."""
+    one = Judged(monkeypatch)
+    one.step(hw=low, start=2)
+    one.step(hw=10, start=2)
+    event = ListOffsetsReceived(1, ((KEY, 0, -1),))
+    told = out.OffsetPart(KEY, NONE, 2, lookup=out.Lookup(0, 2, high))
+    assert one.broken_by(event, out.ReplyListOffsets(1, (told,))) == broken
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(("offset", "broken"), [(1, ["D11"]), (2, []), (20, []), (21, ["D11"])])
+def test_a_fetch_is_answered_inside_of_the_log(
+    offset: int, broken: list[str], judged: Judged
+) -> None:
+    event = FetchReceived(1, (FetchPart(KEY, offset, 1),), replica_id=5)
+    effect = out.ReplyFetch(1, NONE, 0, 1, (out.ReadPart(KEY, NONE, 10, 2),))
+    assert judged.broken_by(event, effect) == broken
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(("offset", "broken"), [(2, ["L13"]), (9, ["L13"]), (10, [])])
+def test_a_consumer_gets_committed_records(offset: int, broken: list[str], judged: Judged) -> None:
+    event = FetchReceived(1, (FetchPart(KEY, offset, 1),))
+    effect = out.ReplyFetch(1, NONE, 0, 1, (out.ReadPart(KEY, NONE, 10, 2),))
+    assert judged.broken_by(event, effect) == broken
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(("epoch", "broken"), [(0, ["D5"]), (1, [])])
+def test_a_new_session_has_no_partition_of_the_one_before(
+    epoch: int, broken: list[str], judged: Judged
+) -> None:
+    """A full fetch names the session that it ends."""
+    part = out.ReadPart(KEY, NONE, 10, 2)
+    first = FetchReceived(1, (FetchPart(KEY, 15, 1),), replica_id=5, session_epoch=0)
+    judged.broken_by(first, out.ReplyFetch(1, NONE, 7, 1, (part,)))
+    later = replace(first, parts=(), session_id=7, session_epoch=epoch)
+    session = 7 if epoch else 8
+    assert judged.broken_by(later, out.ReplyFetch(1, NONE, session, 1, (part,))) == broken
+
+
+@pytest.mark.interpreted
+def test_a_full_fetch_begins_anew_with_what_was_said(judged: Judged) -> None:
+    """Answers of another session with the same number do not count."""
+    first = FetchReceived(1, (FetchPart(KEY, 15, 1),), replica_id=5, session_epoch=0)
+    judged.broken_by(first, out.ReplyFetch(1, NONE, 7, 1, (out.ReadPart(KEY, NONE, 10, 2),)))
+    for _ in range(2):
+        judged.step(hw=12, start=2)
+    assert judged.broken_by(first, out.ReplyFetch(1, NONE, 7, 1, ())) == []
+    later = replace(first, parts=(), session_id=7, session_epoch=1)
+    assert judged.broken_by(later, out.ReplyFetch(1, NONE, 7, 1, ())) == []
+
+
+def encoded(base: int, count: int, epoch: int = 1) -> bytes:
+    return encode_batch(base, epoch, 0, [(b"k", b"v")] * count, control=False)
+
+
+def log_of(*batches: bytes) -> RecordLog:
+    return RecordLog(0, [batch_of(parse_header(each)) for each in batches])
+
+
+@pytest.mark.parametrize(
+    ("offset", "sent", "right"),
+    [
+        (0, (0, 1, 2), True),
+        (1, (0, 1, 2), True),  # The first batch has it.
+        (2, (0, 1), False),
+        (2, (1, 2), True),
+        (0, (1,), False),
+        (0, (0, 2), False),  # One record is missing between.
+    ],
+)
+def test_a_fetch_gets_the_batches_from_its_offset_on(
+    offset: int, sent: tuple[int, ...], right: bool
+) -> None:
+    batches = encoded(0, 2), encoded(2, 1), encoded(3, 1)
+    records = b"".join(batches[number] for number in sent)
+    assert (record_lookups._wrong_records(log_of(*batches), offset, records) == "") is right
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(("start", "broken"), [(0, ["D2"]), (1, [])])
+def test_records_that_were_deleted_since_are_not_judged(
+    start: int, broken: list[str], judged: Judged
+) -> None:
+    judged.disk.start = start
+    judged.host.node.image.stable.topics["t"] = SimpleNamespace(topic_id=KEY[0])
+    part = {"partition_index": 0, "records": encoded(0, 1), "error_code": NONE}
+    body = {"responses": [{"topic": "t", "partitions": [part]}]}
+    event = FetchReceived(1, (FetchPart(KEY, 0, 1),), replica_id=5)
+    assert judged.broken_by(event, out.ReplyFetch(1, NONE, 0, 1, ()), body) == broken
+
+
+LEADER: Any = SimpleNamespace(assignment=SimpleNamespace(leader_epoch=3), epoch_start=6)
+HISTORY = RecordLog(0, [batch(0, 4, 1), batch(4, 6, 2), batch(6, 10, 3)])
+
+
+@pytest.mark.parametrize(
+    ("epoch", "offset", "diverging", "right"),
+    [
+        (1, 4, None, True),
+        (1, 4, (1, 4), False),
+        (1, 5, (1, 4), True),
+        (1, 5, (1, 5), False),
+        (1, 5, None, False),
+        (0, 2, (0, 0), True),
+        (0, 2, None, False),
+        (-1, 5, None, True),
+        (4, 10, (-1, -1), True),
+        (4, 10, None, False),
+    ],
+)
+def test_a_log_diverges_where_its_last_epoch_ends_earlier(
+    epoch: int, offset: int, diverging: tuple[int, int] | None, right: bool
+) -> None:
+    asked = FetchPart(KEY, offset, 1, last_fetched_epoch=epoch)
+    told = out.ReadPart(KEY, NONE, 0, 0, diverging=diverging)
+    wrong = record_lookups._wrong_history(LEADER, HISTORY, asked, told)
+    assert (wrong == "") is right
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "start", "end", "found"),
+    [
+        (200, 0, 10, 0),
+        (201, 0, 10, 6),
+        (301, 0, 10, -1),
+        (150, 3, 10, 3),
+        (150, 4, 10, 6),
+        (300, 0, 7, 6),
+        (300, 0, 6, -1),
+    ],
+)
+def test_a_time_is_that_of_the_first_record_since(
+    timestamp: int, start: int, end: int, found: int
+) -> None:
+    times = ((0, 4, 200), (4, 6, 100), (6, 10, 300))
+    log = RecordLog(0, [batch(base, after, max_timestamp=at) for base, after, at in times])
+    assert record_lookups._first_since(log, out.Lookup(timestamp, start, end)) == found
+
+
+@pytest.mark.parametrize(
+    ("epoch", "end"),
+    [(-1, (-1, -1)), (0, (0, 0)), (1, (1, 4)), (2, (2, 6)), (3, (3, 10)), (4, (-1, -1))],
+)
+def test_an_epoch_ends_where_the_next_one_begins(epoch: int, end: tuple[int, int]) -> None:
+    assert record_lookups._end_of(LEADER, HISTORY, epoch) == end

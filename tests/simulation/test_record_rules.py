@@ -333,12 +333,6 @@ def test_an_empty_log_behind_a_legal_loss_commits_nothing() -> None:
     assert tested.found == []
 
 
-def test_an_isr_stays_committed_when_the_only_controller_dies() -> None:
-    """It answered with a smaller ISR, and no other node had that record yet."""
-    campaign = KraftCampaign(time_limit_s=20, system_options=("records=yes",))
-    assert run_seed(campaign, 2302019, keep=False, eager=True).found == []
-
-
 @pytest.mark.many_runs
 def test_records_flushed_one_by_one_survive_a_loss_of_power_of_all_brokers() -> None:
     for run in islice(powerless_runs("1"), 3):

@@ -13,6 +13,7 @@ import pytest
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.nodes.log.partition.partition_log import Flush, PartitionLog
 from kraftwreck.nodes.log.partition.settings import LogSettings
+from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.protocol.errors import NONE, NOT_ENOUGH_REPLICAS
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication import following, producers
@@ -20,7 +21,6 @@ from kraftwreck.nodes.replication.events import (
     UNLIMITED,
     AppendFailed,
     Assignment,
-    DeleteRecordsReceived,
     FetchReceived,
     Settings,
 )
@@ -40,7 +40,6 @@ from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.filesystem import Filesystem
 from kraftwreck.systems.kraft.simulated import (
     cluster,
-    deletion_watch,
 )
 from kraftwreck.systems.kraft.simulated.binding import kraft_world
 from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
@@ -419,109 +418,6 @@ def test_a_log_without_room_is_judged_once_its_core_knows() -> None:
     assert logs.full == set()
 
 
-class Deleting:
-    """A leader at 10 s by its clock, whose log begins at 3 after it has deleted batches."""
-
-    def __init__(self, patch: Patch, settings: Settings, size: int = 0) -> None:
-        self.key, self.failures = (bytes(16), 0), Failures()
-        world: Any = SimpleNamespace(now=0, on_step=[], on_emit=[])
-        self.clock = SimpleNamespace(wall=lambda now: 10 * SECOND)
-        self.host: Any = SimpleNamespace(id=4, life=1, name="b1", clock=self.clock)
-        self.leader = SimpleNamespace(leading=True, is_opening=False, hw=3, settings=settings)
-        self.log = SimpleNamespace(start=3, batches=[SimpleNamespace(size=size)])
-        logs = SimpleNamespace(on_delete=[], of=lambda host, key: self.log)
-        watch: Any = SimpleNamespace(logs=logs)
-        self.traffic: Any = SimpleNamespace(on_request=[])
-        patch.setattr(deletion_watch, "record_traffic", lambda world: self.traffic)
-        patch.setattr(deletion_watch, "replicas_on", lambda host: {self.key: self.leader})
-        deletion_watch.DeletionWatch(world, self.failures, watch)
-        self.world, self.logs = world, logs
-        self.event: DeleteRecordsReceived | None = None
-
-    def asked(self, offset: int) -> None:
-        self.event = DeleteRecordsReceived(1, 1000, ((self.key, offset),))
-        message: Any = SimpleNamespace(call=SimpleNamespace(event=self.event))
-        self.traffic.on_request[0](self.host, message)
-
-    def step(self) -> None:
-        event, self.event = self.event, None
-        self.world.on_step[0](self.host, event)
-
-    def delete(self, *batches: tuple[int, int]) -> None:
-        """Delete batches: (timestamp, size)."""
-        removed = [SimpleNamespace(max_timestamp=at, size=size) for at, size in batches]
-        self.logs.on_delete[0](self.host, self.key, 0, removed)
-
-    def emit(self) -> None:
-        self.world.on_emit[0](self.host)
-
-    @property
-    def broken(self) -> list[str]:
-        return [failure.type for failure in self.failures.items]
-
-
-def test_a_record_is_as_old_as_the_clock_said_when_it_was_deleted(monkeypatch: Patch) -> None:
-    """D11 reads the wall clock when the leader decides: it may jump before the disk is done."""
-    leader = Deleting(monkeypatch, Settings(retention_ms=1000))
-    leader.step()
-    leader.clock.wall = lambda now: 9 * SECOND
-    leader.delete((8_500, 1))
-    assert not leader.broken
-    leader.step()
-    leader.delete((8_500, 1))
-    assert leader.broken == ["D11"]
-
-
-@pytest.mark.parametrize(
-    ("batches", "broken"),
-    [
-        (((9_999, 10), (5_000, 10)), []),  # The first one is too many, the second one too old.
-        (((5_000, 10), (9_999, 10)), ["D11"]),
-        (((9_999, 10), (9_999, 10)), ["D11"]),
-        (((5_000, 10), (5_000, 10)), []),
-    ],
-)
-def test_each_deleted_batch_is_too_old_or_too_many(
-    batches: tuple[tuple[int, int], ...], broken: list[str], monkeypatch: Patch
-) -> None:
-    """Both limits of a topic may be set, and clients choose timestamps: 95 bytes are left."""
-    leader = Deleting(monkeypatch, Settings(retention_ms=1000, retention_bytes=100), 95)
-    leader.step()
-    leader.delete(*batches)
-    assert leader.broken == broken
-
-
-def test_a_deletion_up_to_the_high_watermark_is_asked_for_once(monkeypatch: Patch) -> None:
-    """DeleteRecords with offset -1 allows what was committed then, not what comes later."""
-    leader = Deleting(monkeypatch, Settings(retention_ms=1000))
-    leader.asked(-1)
-    leader.leader.is_opening = True
-    leader.step()
-    leader.emit()
-    leader.leader.is_opening = False  # The request waited until the log was open.
-    leader.step()
-    leader.delete((9_999, 1))
-    leader.emit()
-    assert not leader.broken
-    leader.log.start = leader.leader.hw = 4
-    leader.step()
-    leader.delete((9_999, 1))
-    assert leader.broken == ["D11"]
-
-
-def test_a_process_forgets_the_deletions_that_it_was_asked_for(monkeypatch: Patch) -> None:
-    leader = Deleting(monkeypatch, Settings(retention_ms=1000))
-    leader.asked(-1)
-    leader.step()
-    leader.host.life = 2
-    leader.step()
-    leader.delete((9_999, 1))
-    assert leader.broken == ["D11"]
-    leader.emit()
-    leader.delete((9_999, 1))
-    assert leader.broken == ["D11"] * 2
-
-
 def test_a_replica_may_begin_later_than_its_leader_and_not_earlier(monkeypatch: Patch) -> None:
     """One that led before has deleted records by itself."""
     services: list[PartitionService] = []
@@ -557,6 +453,25 @@ def test_a_replica_that_was_removed_is_judged_anew() -> None:
     for told in world.on_disk:
         told(host, out.RemoveLog(KEY))
     assert not watch._seen
+
+
+def test_metadata_stays_committed_when_the_only_node_that_knows_it_dies() -> None:
+    """A controller has answered with a smaller ISR before any other node had that record (D8)."""
+    world = kraft_world(["c1", "b1"], lambda *_: SimpleNamespace(), 1)
+    controller, broker = world.hosts
+    broker.disk = DataDisk(bytes(16), settings=LogSettings(), segment_bytes=1, files=Filesystem())
+    watch = RecordWatch(world, Failures())
+    for host, offset in ((broker, 3), (controller, 4)):
+        host.node = Node.__new__(Node)
+        host.node.broker = None
+        known = SimpleNamespace(leader_epoch=offset)
+        image = SimpleNamespace(last_offset=offset, partitions={KEY: known})
+        host.node.image = SimpleNamespace(stable=image)  # type: ignore[assignment]
+        for told in world.on_emit:
+            told(host)
+    controller.node = None
+    newest = watch._newest(KEY)
+    assert newest is not None and newest.leader_epoch == 4
 
 
 @pytest.mark.parametrize(("newest", "counted"), [(6, 0), (9, 7), (None, 7)])

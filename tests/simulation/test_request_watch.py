@@ -80,7 +80,7 @@ def wanted(position: int = 0) -> FetchSnapshotRequest:
 # --- F5 -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("second", "right"), [(3.4, True), (3.6, False)])
+@pytest.mark.parametrize(("second", "right"), [(3.5, True), (3.500001, False)])
 @pytest.mark.parametrize("answer", [None, fetched()], ids=["failed", "answered"])
 def test_a_follower_asks_its_leader_again(
     run: Follower, second: float, right: bool, answer: Any
@@ -133,6 +133,13 @@ def test_a_follower_without_answers_asks_other_nodes(run: Follower, asks_others:
     assert run.found == ([] if asks_others else ["F5"])
 
 
+def test_three_requests_without_an_answer_may_be_slow_ones(run: Follower) -> None:
+    for second in (0, 3, 6):
+        run.at(second).asks()
+        run.at(second + 2).hears(None)
+    assert run.found == []
+
+
 def test_an_only_voter_has_no_others(run: Follower) -> None:
     run.voters(SELF, "1")
     for second in (0, 2, 4, 6):
@@ -163,7 +170,7 @@ def test_a_follower_fetches_again_after_snapshot_not_found(run: Follower, asks: 
 
 
 @pytest.mark.parametrize(
-    ("second", "right"), [(2.9, False), (2.9985, False), (2.9992, True), (3.0, True)]
+    ("second", "right"), [(2.9, False), (2.998999, False), (2.999, True), (3.0, True)]
 )
 @pytest.mark.parametrize("by_pieces", [True, False])
 def test_an_answered_follower_does_not_campaign(
@@ -216,7 +223,7 @@ def test_error_responses_do_not_count_as_answers(run: Follower, answer: Any) -> 
 
 def test_answers_that_come_too_late_or_twice_do_not_count(run: Follower) -> None:
     run.asks()
-    run.at(2.1).hears(fetched())
+    run.at(2).hears(fetched())
     run.asks()
     run.at(2.2).hears(fetched(), correlation=1)
     run.hears(fetched(), whom=OTHER)
@@ -297,6 +304,18 @@ def test_a_refused_voter_update_is_sent_again(
     assert run.found == ([] if right or again else ["F7"])
 
 
+@pytest.mark.parametrize(("second", "broken"), [(7.5, False), (7.500001, True)])
+def test_a_refused_voter_update_is_sent_again_in_time(
+    run: Follower, second: float, broken: bool
+) -> None:
+    """Within two fetch timeouts, a request that is lost, and a back-off."""
+    run.voters(SELF, "123", level=0)
+    run.asks(message=update(OWN))
+    run.hears(VoterChangeResponse(41))
+    run.at(second).trace(SELF, "state", detail={"from": "follower"})
+    assert ("F7" in run.found) is broken
+
+
 # --- F5: who knows no leader, and who resigns ---------------------------------------------
 
 
@@ -304,7 +323,7 @@ def alone(run: Follower, state: str) -> None:
     run.trace(SELF, "state", state, detail={"from": "follower"})
 
 
-@pytest.mark.parametrize(("second", "right"), [(3.4, True), (3.6, False)])
+@pytest.mark.parametrize(("second", "right"), [(3.5, True), (3.500001, False)])
 def test_a_node_without_a_leader_asks_other_nodes(
     run: Follower, second: float, right: bool
 ) -> None:

@@ -29,6 +29,7 @@ from kraftwreck.systems.kraft.simulated import (
     record_refusals,
     replica_positions,
 )
+from kraftwreck.systems.kraft.simulated.answer_evidence import AnswerEvidence
 from kraftwreck.systems.kraft.simulated.per_second import PerSecond
 from kraftwreck.systems.kraft.simulated.record_logs import RecordLog
 from kraftwreck.systems.kraft.simulated.replica_positions import ReplicaPositions
@@ -70,8 +71,9 @@ class Leader:
         patch.setattr(record_refusals, "replicas_on", lambda host: {KEY: partition})
         steps, positions = StepLogs(world, logs), ReplicaPositions(world)
         watch: Any = SimpleNamespace(logs=logs)
-        record_lookups.RecordLookups(world, self.failures, watch, steps, positions)
-        record_refusals.RecordRefusals(world, self.failures, watch, steps, positions)
+        evidence = AnswerEvidence(world, self.failures, watch, steps, positions)
+        record_lookups.RecordLookups(evidence)
+        record_refusals.RecordRefusals(evidence)
         self.world, self.logs, self.traffic = world, logs, traffic
 
     def step(self) -> None:
@@ -89,7 +91,7 @@ class Leader:
 
     def answers(self, event: Any, effect: Any) -> list[str]:
         """Return the rules that the answer breaks."""
-        message = SimpleNamespace(call=SimpleNamespace(event=event))
+        message = SimpleNamespace(call=SimpleNamespace(event=event), is_copy=False)
         for told in self.traffic.on_answer:
             told(self.host, message, effect, {"responses": [], "topics": []})
         return [failure.type for failure in self.failures.items]
@@ -192,12 +194,13 @@ def test_an_end_may_be_unknown_before_the_rest_of_a_step(
         monkeypatch.setattr(module, "replicas_on", lambda host: {KEY: leader})
     unused: Any = None
     positions = ReplicaPositions(world)
-    refusals = record_refusals.RecordRefusals(world, failures, unused, unused, positions)
+    evidence = AnswerEvidence(world, failures, unused, unused, positions)
+    refusals = record_refusals.RecordRefusals(evidence)
     world.on_emit[0](host)
     leader.hw = hw
     world.on_emit[0](host)
     event = ListOffsetsReceived(1, ((KEY, LATEST, -1),))
-    message: Any = SimpleNamespace(call=SimpleNamespace(event=event))
+    message: Any = SimpleNamespace(call=SimpleNamespace(event=event), is_copy=False)
     answer = out.ReplyListOffsets(1, (out.OffsetPart(KEY, OFFSET_NOT_AVAILABLE),))
     refusals.answered(host, message, answer, {})
     assert [failure.type for failure in failures.items] == (["D16"] if hw == 7 else [])

@@ -1,4 +1,4 @@
-"""L13: a produce whose batch had no room does not wait for its time-out."""
+"""L13: requests are answered by the first step that allows it, also if a batch had no room."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from kraftwreck.nodes.protocol.errors import KAFKA_STORAGE_ERROR, NONE, REQUEST_TIMED_OUT
 from kraftwreck.nodes.replication import effects as out
-from kraftwreck.nodes.replication.events import ProduceReceived
+from kraftwreck.nodes.replication.events import FetchPart, FetchReceived, ProduceReceived
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.systems.kraft.simulated import replica_positions, wait_watch
 from tests.replication.world import batch
@@ -45,8 +45,12 @@ class Led:
         logs: Any = SimpleNamespace(of=lambda host, key: log)
         positions = replica_positions.ReplicaPositions(world)
         wait_watch.WaitWatch(world, self.failures, logs, positions)
-        self.event = ProduceReceived(1, -1, 1000, ((KEY, SENT),))
+        self.event: Any = ProduceReceived(1, -1, 1000, ((KEY, SENT),))
         self.steps(1)
+        self.handle()
+
+    def handle(self, event: Any = None) -> None:
+        self.event = event or self.event
         self.world.on_step[0](self.host, self.event)
 
     def steps(self, count: int) -> None:
@@ -55,7 +59,7 @@ class Led:
 
     def answer(self, error: int) -> list[str]:
         message: Any = SimpleNamespace(call=SimpleNamespace(event=self.event))
-        effect = out.ReplyProduce(1, (out.ProducedPart(KEY, error),))
+        effect: Any = out.ReplyProduce(1, (out.ProducedPart(KEY, error),))
         self.traffic.on_answer[0](self.host, message, effect, {})
         return [failure.type for failure in self.failures.items]
 
@@ -93,3 +97,31 @@ def test_another_lead_may_have_cut_the_batch(monkeypatch: pytest.MonkeyPatch) ->
     led.leader.assignment.leader_epoch = 5
     led.steps(3)
     assert led.answer(REQUEST_TIMED_OUT) == []
+
+
+@pytest.mark.parametrize(("steps", "broken"), [(1, []), (2, ["L13"])])
+def test_the_step_after_the_one_that_handles_a_request_may_answer_it(
+    monkeypatch: pytest.MonkeyPatch, steps: int, broken: list[str]
+) -> None:
+    led = Led(monkeypatch, room=True)
+    led.leader.hw = 7
+    led.steps(2)
+    led.handle()
+    led.steps(steps)
+    assert led.answer(NONE) == broken
+
+
+@pytest.mark.parametrize(
+    ("offset", "least", "broken"),
+    [(1, 1, []), (2, 1, ["L13"]), (4, 1, ["L13"]), (5, 1, []), (4, 2, [])],
+)
+def test_a_fetch_of_a_byte_does_not_wait_while_there_are_records(
+    monkeypatch: pytest.MonkeyPatch, offset: int, least: int, broken: list[str]
+) -> None:
+    """The log begins at 2, and consumers read to 5. More bytes may have to be waited for."""
+    led = Led(monkeypatch, room=True)
+    led.leader.log.start = 2
+    led.steps(2)
+    led.handle(FetchReceived(1, (FetchPart(KEY, offset, 100),), min_bytes=least))
+    led.steps(3)
+    assert led.answer(NONE) == broken

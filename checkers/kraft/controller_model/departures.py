@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kraftwreck.checkers.kraft.controller_model.exchanges import Exchange
 from kraftwreck.checkers.kraft.controller_model.metadata_model import Broker
-from kraftwreck.checkers.kraft.controller_model.state import State, StateHistory
+from kraftwreck.checkers.kraft.controller_model.state import NEVER, State, StateHistory
 from kraftwreck.nodes.protocol import errors
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Departures:
         with its shutdown record."""
         history, broker_id = self._history, exchange.request["broker_id"]
         before = None
-        for state in history.states(exchange.low, exchange.high):  # The latest comes first.
+        for state in history.states(*exchange.span):  # The latest comes first.
             broker = state.broker(broker_id)
             if broker is not None and not broker.fenced:
                 before = state
@@ -108,7 +108,7 @@ class Departures:
         caught up."""
         history, message = self._history, exchange.message
         broker_id, epoch = exchange.request["broker_id"], exchange.request["broker_epoch"]
-        states = list(history.states(exchange.low, exchange.high))
+        states = list(history.states(*exchange.span))
         for state in states:
             broker = state.broker(broker_id)
             if broker is None or broker.epoch != epoch or broker.fenced or not broker.stopping:
@@ -124,7 +124,7 @@ class Departures:
             if max(told, default=-1) < enough:
                 return None
         for versions in history.partitions.values():
-            for partition in versions.among(exchange.low, exchange.high):
+            for partition in versions.among(*exchange.span):
                 if partition is not None and partition.leader == broker_id:
                     return None
         return (
@@ -134,8 +134,8 @@ class Departures:
 
     def _claims(self, node: int) -> list[_Claim]:
         evidence, name = self._evidence, self._evidence.name(node)
-        events = [event for event in evidence.trace.claims if event.node == name]
-        return [_Claim(t, e.leo) for e in events if (t := evidence.moment(e)) is not None]
+        claims = evidence.dated(evidence.trace.claims)
+        return [_Claim(at, event.leo) for at, event in claims if event.node == name]
 
     def _began(self, broker_id: int, epoch: int, end: int) -> int | None:
         """Return the end of the batch that began the shutdown in force in the state ``end``.
@@ -144,8 +144,7 @@ class Departures:
         may neither lead nor join an ISR, and all that know the beginning know that.
         """
         began = None
-        versions = self._history.brokers.get(broker_id)
-        for at, before, after in versions.since(-1, end) if versions else ():
+        for at, before, after in self._history.brokers.get(broker_id, NEVER).since(-1, end):
             stopping = _is_stopping(after, epoch)
             if not stopping:
                 began = None
@@ -158,7 +157,7 @@ class Departures:
         states with ``always``, else in any."""
         active = [
             {(each, broker.epoch) for each, broker in state.brokers().items() if broker.active}
-            for state in self._history.states(exchange.low, exchange.high)
+            for state in self._history.states(*exchange.span)
         ]
         found = set.intersection(*active) if always else set.union(*active)
         return sorted(each for each in found if each[0] != but)

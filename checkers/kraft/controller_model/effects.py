@@ -7,14 +7,13 @@ exchange.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from kraftwreck.checkers.kraft.controller_model.config_values import altered
 from kraftwreck.checkers.kraft.controller_model.exchanges import Exchange
 from kraftwreck.checkers.kraft.controller_model.metadata_model import TOPIC, Broker, Partition
-from kraftwreck.checkers.kraft.controller_model.placement import fault
-from kraftwreck.checkers.kraft.controller_model.state import State, StateHistory, Versions
+from kraftwreck.checkers.kraft.controller_model.state import NEVER, State, StateHistory
 from kraftwreck.nodes.protocol import errors
 
 Body = dict[str, Any]
@@ -26,11 +25,8 @@ def created(
 ) -> tuple[str | None, State | None]:
     """CreateTopics: return also the state in which it was decided."""
     name, topic_id = topic["name"], bytes(result["topic_id"])
-    versions = history.topics.get(name)
-    found = None
-    for end, _, after in versions.since(exchange.low, exchange.high) if versions else ():
-        if after == topic_id:
-            found = end
+    changes = history.topics.get(name, NEVER).since(*exchange.span)
+    found = max((end for end, _, after in changes if after == topic_id), default=None)
     if found is None:
         return f"no record creates topic {name} with id {topic_id.hex()}", None
     before, state = history.before(found), State(history, found)
@@ -82,15 +78,9 @@ def new_partition(before: State, partition: Partition) -> str | None:
     return None
 
 
-def placement(before: State, placed: Sequence[Sequence[int]]) -> str | None:
-    """C15, for replicas that the controller has chosen."""
-    return fault(before, placed)
-
-
 def deleted(history: StateHistory, exchange: Exchange, name: str, topic_id: bytes) -> str | None:
     """DeleteTopics."""
-    versions = history.topics.get(name)
-    for _, before, after in versions.since(exchange.low, exchange.high) if versions else ():
+    for _, before, after in history.topics.get(name, NEVER).since(*exchange.span):
         if before == topic_id and after != topic_id:
             return None
     return f"no record removes topic {name} with id {topic_id.hex()}"
@@ -106,14 +96,13 @@ def grown(
         (
             i
             for i, v in history.ids.items()
-            if name in list(v.among(exchange.low, exchange.high))
-            and (i, count - 1) in history.partitions
+            if name in list(v.among(*exchange.span)) and (i, count - 1) in history.partitions
         ),
         None,
     )
     if topic_id is None:
         return wrong, None, []
-    for end, old, _ in history.partitions[topic_id, count - 1].since(exchange.low, exchange.high):
+    for end, old, _ in history.partitions[topic_id, count - 1].since(*exchange.span):
         if old is not None:
             continue
         before, state = history.before(end), State(history, end)
@@ -142,9 +131,9 @@ def configured(
     for config in wanted["configs"]:
         name = config["name"]
         operation = config["config_operation"] if incremental else 0
-        versions = history.configs.get((kind, resource, name), Versions())
-        pairs = [(now, now) for now in versions.among(exchange.low, exchange.high)]
-        pairs += [(a, b) for _, a, b in versions.since(exchange.low, exchange.high)]
+        versions = history.configs.get((kind, resource, name), NEVER)
+        pairs = [(now, now) for now in versions.among(*exchange.span)]
+        pairs += [(a, b) for _, a, b in versions.since(*exchange.span)]
         results = [(altered(kind, name, operation, config["value"], a), b) for a, b in pairs]
         if any(legal is None or value == after for (legal, value), after in results):
             continue
@@ -152,7 +141,7 @@ def configured(
         return f"{name} of {resource!r} is never set as requested ({config}), but to {held}"
     if not incremental:
         names = {config["name"] for config in wanted["configs"]}
-        states = history.states(exchange.low, exchange.high)
+        states = history.states(*exchange.span)
         if not any(set(state.configs(kind, resource)) == names for state in states):
             return f"{resource!r} never has exactly the configurations {sorted(names)}"
     return None
@@ -162,11 +151,10 @@ def _partitions(
     history: StateHistory, exchange: Exchange, name: str, number: int
 ) -> Iterable[tuple[Partition | None, Partition | None]]:
     """Yield (before, after) of each change of a partition, and (x, x) of each state it was in."""
-    for topic_id in {i for i in history.topics[name].among(exchange.low, exchange.high) if i}:
-        versions = history.partitions.get((topic_id, number))
-        if versions is not None:
-            yield from ((a, b) for _, a, b in versions.since(exchange.low, exchange.high))
-            yield from ((p, p) for p in versions.among(exchange.low, exchange.high))
+    for topic_id in {i for i in history.topics[name].among(*exchange.span) if i}:
+        versions = history.partitions.get((topic_id, number), NEVER)
+        yield from ((a, b) for _, a, b in versions.since(*exchange.span))
+        yield from ((p, p) for p in versions.among(*exchange.span))
 
 
 def elected(
@@ -215,11 +203,9 @@ def proposed(
     NEW_LEADER_ELECTED means only that the proposer no longer leads.
     """
     sender = exchange.request["broker_id"]
-    versions = history.partitions.get((topic_id, answer["partition_index"]))
+    versions = history.partitions.get((topic_id, answer["partition_index"]), NEVER)
     if answer["error_code"] == errors.NEW_LEADER_ELECTED:
-        states = versions.among(exchange.low, exchange.high) if versions else ()
-        moved = versions is None or any(p is None or p.leader != sender for p in states)
-        if moved:
+        if any(p is None or p.leader != sender for p in versions.among(*exchange.span)):
             return None
         return f"broker {sender} gets NEW_LEADER_ELECTED although it still leads"
     if answer["leader_id"] != sender:
@@ -227,7 +213,7 @@ def proposed(
     base, told = proposal["partition_epoch"], answer["partition_epoch"]
     if told not in (base, base + 1):
         return f"an ISR proposed at partition epoch {base} becomes partition epoch {told}"
-    for _, _, after in versions.since(-1, 1 << 62) if versions else ():
+    for _, _, after in versions.changes():
         if after is not None and after.partition_epoch == answer["partition_epoch"]:
             says = (answer["leader_id"], answer["leader_epoch"], answer["leader_recovery_state"])
             is_ = (after.leader, after.leader_epoch, after.recovery)
@@ -239,7 +225,7 @@ def proposed(
 
 def registered(history: StateHistory, exchange: Exchange, body: Body, epoch: int) -> str | None:
     """BrokerRegistration."""
-    versions = history.brokers.get(body["broker_id"], Versions())
+    versions = history.brokers.get(body["broker_id"], NEVER)
     wanted = (
         bytes(body["incarnation_id"]),
         epoch,
@@ -253,7 +239,7 @@ def registered(history: StateHistory, exchange: Exchange, body: Body, epoch: int
             for f in body["features"]
         ),
     )
-    for broker in versions.among(exchange.low, exchange.high):
+    for broker in versions.among(*exchange.span):
         if broker is not None and wanted == (
             broker.incarnation,
             broker.epoch,
@@ -269,10 +255,10 @@ def registered(history: StateHistory, exchange: Exchange, body: Body, epoch: int
 def heartbeat(history: StateHistory, exchange: Exchange, answer: Body) -> str | None:
     """BrokerHeartbeat: the answer reports whether the broker is fenced and caught up (KIP-631)."""
     body = exchange.request
-    versions = history.brokers.get(body["broker_id"], Versions())
+    versions = history.brokers.get(body["broker_id"], NEVER)
     found = [
         broker
-        for broker in versions.among(exchange.low, exchange.high)
+        for broker in versions.among(*exchange.span)
         if broker is not None and broker.epoch == body["broker_epoch"]
     ]
     fences, stops = body["want_fence"], body["want_shut_down"]
@@ -312,7 +298,7 @@ def _asked(who: str, found: list[Broker], fences: bool, stops: bool, answer: Bod
 def block(history: StateHistory, exchange: Exchange, answer: Body) -> str | None:
     """AllocateProducerIds: the log must assign the whole block to this request."""
     start, length = answer["producer_id_start"], answer["producer_id_len"]
-    for _, before, after in history.producers.since(exchange.low, exchange.high):
+    for _, before, after in history.producers.since(*exchange.span):
         if (before or 0, after) == (start, start + length):
             return None
     return f"no record allocates the block of {length} producer ids from {start}"

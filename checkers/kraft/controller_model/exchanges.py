@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kraftwreck.checkers.kraft.limits import STEP_NS
+from kraftwreck.checkers.kraft.recorded.timeline import Timeline
 from kraftwreck.checkers.recorded.clocks import slowest
 from kraftwreck.histories.message import Message
 from kraftwreck.histories.trace import TraceEvent
@@ -29,6 +31,11 @@ class Exchange(NamedTuple):
     where: str
 
     @property
+    def span(self) -> tuple[int, int]:
+        """Return the first and the last of these states, by their ends."""
+        return self.low, self.high
+
+    @property
     def request(self) -> dict[str, Any]:
         request: dict[str, Any] = self.message.request
         return request
@@ -42,39 +49,36 @@ class Exchange(NamedTuple):
 _PROGRESS: Final = frozenset(("start", "commit", "load", "apply"))
 
 
-class _Taken:
-    """By time, how far one node knew the log to be committed, and how far it had applied it."""
+class _Progress(NamedTuple):
+    """How far a node knew the log to be committed, and how far its incarnation ``life`` had applied
+    it."""
 
-    def __init__(self) -> None:
-        self.times: list[int] = []
-        self.known: list[int] = []
-        self.applied: list[int] = []
-        self.lives: list[int] = []
-        """Incarnations."""
-
-    def took(self, event: TraceEvent, at: int) -> None:
-        """Take in an event of :data:`_PROGRESS` at ``at`` (ns).
-
-        A step that applies all that it reports as committed traces no ``apply``; otherwise that is
-        its last event.
-        """
-        kind, detail, applied = event.kind, event.detail, 0
-        known = self.known[-1] if kind != "start" and self.known else 0
-        if kind == "commit":
-            known = applied = detail["last"] + 1
-        elif kind == "apply":
-            applied = detail["end"]
-        elif kind == "load":
-            applied = detail["end"]
-            if self.lives and self.lives[-1] == event.incarnation:
-                applied = max(applied, self.applied[-1])  # Later batches are reported before it.
-        self.times.append(at)
-        self.known.append(max(known, applied))
-        self.applied.append(applied)
-        self.lives.append(event.incarnation)
+    known: int
+    applied: int
+    life: int
 
 
-_NOTHING: Final = _Taken()
+_NONE: Final = _Progress(0, 0, 0)
+_life = attrgetter("life")
+
+
+def _next(before: _Progress, event: TraceEvent) -> _Progress:
+    """Return the progress after an event of :data:`_PROGRESS`.
+
+    A step that applies all that it reports as committed traces no ``apply``; otherwise that is its
+    last event.
+    """
+    kind, detail, applied = event.kind, event.detail, 0
+    known = before.known if kind != "start" else 0
+    if kind == "commit":
+        known = applied = detail["last"] + 1
+    elif kind == "apply":
+        applied = detail["end"]
+    elif kind == "load":
+        applied = detail["end"]
+        if before.life == event.incarnation:
+            applied = max(applied, before.applied)  # Later batches are reported before it.
+    return _Progress(max(known, applied), applied, event.incarnation)
 
 
 class Commits:
@@ -96,7 +100,7 @@ class Commits:
         told = sorted(evidence.trace.chain.committed.items())
         first = 1 << 62
         for _, entry in reversed(told):
-            at = None if entry.event is None else evidence.moment(entry.event)
+            at = evidence.moment(entry.event)
             if at is None:
                 continue  # Known from a disk only: the time is unknown.
             first = min(first, at)
@@ -107,19 +111,21 @@ class Commits:
         self._last = self._ends[-1] if self._ends else 0
         self._written: dict[int, int] = {}
         for _, entry in told:
-            batch = evidence.trace.chain.batches.get(entry.id)
-            at = None if batch is None or batch.event is None else evidence.moment(batch.event)
+            at = evidence.moment(evidence.trace.chain.appended(entry))
             if at is not None:
                 self._written[entry.last + 1] = at
-        self._taken: dict[str, _Taken] = {}
-        for event in evidence.run.events:
-            if event.kind in _PROGRESS and (at := evidence.moment(event)) is not None:
-                self._taken.setdefault(event.node, _Taken()).took(event, at)
+        self._taken: dict[str, Timeline[_Progress]] = {}
+        for at, event in evidence.dated(e for e in evidence.run.events if e.kind in _PROGRESS):
+            taken = self._of(event.node)
+            taken.note(at, _next(taken.values[-1] if taken.values else _NONE, event))
 
     @classmethod
     def of(cls, evidence: Evidence) -> Commits:
         """Return the commits of ``evidence``'s run, gathered once."""
         return evidence.run.derived("commits", lambda run: cls(evidence))
+
+    def _of(self, node: str) -> Timeline[_Progress]:
+        return self._taken.setdefault(node, Timeline())
 
     def committed(self, time: int) -> int:
         """Return the end of what was committed at ``time`` (ns)."""
@@ -143,11 +149,12 @@ class Commits:
     def taken(self, node: str, time: int, life: int | None = None) -> tuple[int, int]:
         """Return (end, incarnation) of what the node had applied at ``time``, or at the end of its
         incarnation ``life`` if that ended before."""
-        found = self._taken.get(node, _NOTHING)
+        found = self._of(node)
         place = bisect_right(found.times, time)
         if life is not None:
-            place = min(place, bisect_right(found.lives, life))
-        return (found.applied[place - 1], found.lives[place - 1]) if place else (0, 0)
+            place = min(place, bisect_right(found.values, life, key=_life))
+        last = found.values[place - 1] if place else _NONE
+        return last.applied, last.life
 
     def shown(self, node: str, time: int) -> tuple[int, int, int]:
         """Return (least, most, incarnation) of the end of what the node had applied as it answered
@@ -158,16 +165,14 @@ class Commits:
 
     def known(self, node: str, time: int) -> int:
         """Return the end of what the node knew to be committed at ``time``."""
-        found = self._taken.get(node, _NOTHING)
-        place = bisect_right(found.times, time)
-        return found.known[place - 1] if place else 0
+        return (self._of(node).at(time) or _NONE).known
 
     def at_start(self, node: str, life: int) -> int:
         """Return the end of what was committed when the node's incarnation ``life`` started. A
         broker registers after that, and serves once it has applied its registration."""
-        found = self._taken.get(node, _NOTHING)
-        place = bisect_left(found.lives, life)
-        known = place < len(found.lives) and found.lives[place] == life
+        found = self._of(node)
+        place = bisect_left(found.values, life, key=_life)
+        known = place < len(found.values) and found.values[place].life == life
         return self.committed(found.times[place] - self.blur) if known else 0
 
     def exchange(self, message: Message) -> Exchange | None:

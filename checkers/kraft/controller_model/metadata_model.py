@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 Fields = dict[str, Any]
 PartitionKey = tuple[bytes, int]
 
+ELR_FEATURE: Final = "eligible.leader.replicas.version"
 NO_LEADER: Final = -1
 SAME_LEADER: Final = -2
 TOPIC: Final = 2
@@ -134,13 +135,24 @@ class MetadataModel:
 
     def elr_enabled(self) -> bool:
         """Whether eligible leader replicas are enabled (KIP-966)."""
-        return self.features.get("eligible.leader.replicas.version", 0) >= 1
+        return self.features.get(ELR_FEATURE, 0) >= 1
 
     def config(self, topic_id: bytes, name: str) -> str | None:
         """Return a topic's setting: its own, else the brokers' default; None if neither is set."""
         topic = self.names.get(topic_id, "")
         own = self.configs.get((TOPIC, topic, name))
         return own if own is not None else self.configs.get((4, "", name))
+
+    def label(self, key: PartitionKey) -> str:
+        """Return the topic's name and the partition's number in words."""
+        return f"{self.names.get(key[0])}-{key[1]}"
+
+    def out_of_service(self, broker_id: int) -> str | None:
+        """Return why a broker may neither lead nor join an ISR, None if it may."""
+        broker = self.brokers.get(broker_id)
+        if broker is None:
+            return "not registered"
+        return None if broker.active else "fenced or shutting down"
 
     def put(self, section: str, key: Any, value: Any) -> Change | None:
         """Set or, with None, remove one value."""

@@ -11,12 +11,13 @@ Source: Kafka's ``ReplicationControlManager``, ``ConfigurationControlManager``,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from kraftwreck.checkers.kraft.controller_model.config_values import altered, is_legal
 from kraftwreck.checkers.kraft.controller_model.metadata_model import (
     BROKER,
+    ELR_FEATURE,
     NO_LEADER,
     TOPIC,
     Broker,
@@ -157,13 +158,9 @@ def create_topic(state: State, topic: Body, names: Sequence[str], defaults: Body
 
 
 def _new_partitions(state: State, topic: Body, defaults: Body) -> Allowed:
-    count, factor, manual = (
-        topic["num_partitions"],
-        topic["replication_factor"],
-        topic["assignments"],
-    )
+    count, factor = topic["num_partitions"], topic["replication_factor"]
     found = Allowed()
-    if manual:
+    if manual := topic["assignments"]:
         if count != -1 or factor != -1:
             found.add(errors.INVALID_REQUEST)
         lists = [list(each["broker_ids"]) for each in manual]
@@ -302,8 +299,7 @@ def has_online_replica(partition: Partition, broker_id: int, broker: Broker) -> 
 
 def elect(state: State, name: str, number: int, kind: int) -> Codes:
     """ElectLeaders, one partition."""
-    topic_id = state.topic(name)
-    partition = None if topic_id is None else state.partition(topic_id, number)
+    partition = state.partition(state.topic(name), number)
     if partition is None:
         return Allowed(errors.UNKNOWN_TOPIC_OR_PARTITION)
     if kind == PREFERRED:
@@ -326,12 +322,30 @@ def elect(state: State, name: str, number: int, kind: int) -> Codes:
     return Allowed() if able else Allowed(errors.ELIGIBLE_LEADERS_NOT_AVAILABLE)
 
 
+def left_out(state: State, answer: Body) -> Iterator[tuple[str, int]]:
+    """Yield the partitions (topic, number) that an answer to ElectLeaders for all leaves out."""
+    told = {
+        (result["topic"], part["partition_id"])
+        for result in answer["replica_election_results"]
+        for part in result["partition_result"]
+    }
+    for name in state.topics():
+        for number in range(len(state.partitions(state.topic(name) or b""))):
+            if (name, number) not in told:
+                yield name, number
+
+
+def leave_out(state: State, name: str, number: int, kind: int) -> Codes:
+    """ElectLeaders for all, one left-out partition: no election is needed, or it is gone."""
+    codes = elect(state, name, number, kind)
+    if codes is not None and errors.UNKNOWN_TOPIC_OR_PARTITION in codes.must:
+        return Allowed(errors.ELECTION_NOT_NEEDED)
+    return codes
+
+
 def reassign(state: State, name: str, wanted: Body, may_resize: bool) -> Codes:
     """AlterPartitionReassignments, one partition."""
-    topic_id = state.topic(name)
-    partition = None
-    if topic_id is not None:
-        partition = state.partition(topic_id, wanted["partition_index"])
+    partition = state.partition(state.topic(name), wanted["partition_index"])
     if partition is None:
         return Allowed(errors.UNKNOWN_TOPIC_OR_PARTITION)
     target = wanted["replicas"]
@@ -434,7 +448,7 @@ def register(state: State, body: Body, cluster_id: str | None) -> Codes:
 
 FEATURES: Final = {
     "metadata.version": (7, 27),
-    "eligible.leader.replicas.version": (0, 1),
+    ELR_FEATURE: (0, 1),
     COMMIT_FEATURE: (0, 1),
 }
 LOSSY: Final = frozenset((7, 8, 11, 13, 14, 15, 16, 17, 23))
@@ -464,15 +478,12 @@ def update_features(state: State, body: Body) -> Codes:
             found.add(errors.INVALID_UPDATE_VERSION)
         if name == "metadata.version" and any(x in LOSSY for x in range(level + 1, now + 1)):
             found.add(errors.INVALID_UPDATE_VERSION)
-        ranges = [broker.features for broker in state.brokers().values()]
-        for features in ranges:
-            told = {feature: (least, most) for feature, least, most in features}
+        for broker in state.brokers().values():
+            told = {feature: (least, most) for feature, least, most in broker.features}
             least, most = told.get(name, (0, 0))
             if not least <= level <= most:
                 found.add(errors.INVALID_UPDATE_VERSION)
-    elr = planned.get(
-        "eligible.leader.replicas.version", state.level("eligible.leader.replicas.version")
-    )
+    elr = planned.get(ELR_FEATURE, state.level(ELR_FEATURE))
     if elr > 0 and planned.get("metadata.version", state.level("metadata.version")) < 23:
         found.add(errors.INVALID_UPDATE_VERSION)
     return found

@@ -15,12 +15,14 @@ from kraftwreck.checkers.kraft.controller_model.metadata_model import (
     MetadataModel,
     ModelError,
 )
+from kraftwreck.checkers.kraft.quorum_model.quorum import VoterSet
 from kraftwreck.checkers.kraft.recorded.committed_log import (
     DECODING,
     CommittedLog,
     Segment,
     Snapshot,
     control_records,
+    voter_set,
 )
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
 from kraftwreck.nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS
@@ -46,9 +48,6 @@ class Listener(Protocol):
     def begin(self, segment: Segment, model: MetadataModel) -> None:
         """Begin a part of the log; ``model`` is the state before it."""
 
-    def before(self, name: str, fields: Fields, offset: int, model: MetadataModel) -> None:
-        """Look at a record before it is applied."""
-
     def step(self, step: Step) -> None:
         """Look at a record that was applied."""
 
@@ -73,7 +72,7 @@ class Replay:
     """Offsets (first, last) of metadata transactions."""
     refusals: list[tuple[int, str]] = field(default_factory=list)
     """Records that contradict the state before them: (offset, why)."""
-    voters: list[tuple[int, list[dict[str, Any]]]] = field(default_factory=list)
+    voters: list[tuple[int, VoterSet]] = field(default_factory=list)
     """(offset, voters) of the VotersRecords."""
     levels: list[tuple[int, int]] = field(default_factory=list)
     """(offset, kraft.version)."""
@@ -132,7 +131,7 @@ class _Run:
     def _control(self, batch: StoredBatch) -> None:
         for offset, kind, fields in control_records(batch):
             if kind == KRAFT_VOTERS:
-                self._result.voters.append((offset, fields["voters"]))
+                self._result.voters.append((offset, voter_set(fields["voters"])))
             elif kind == KRAFT_VERSION:
                 self._result.levels.append((offset, fields["kraft_version"]))
 
@@ -178,7 +177,6 @@ class _Run:
     def _apply(
         self, offset: int, name: str, fields: Fields, batch: StoredBatch, model: MetadataModel
     ) -> None:
-        self._listener.before(name, fields, offset, model)
         try:
             change = model.apply(name, fields)
         except ModelError as error:

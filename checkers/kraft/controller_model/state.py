@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from kraftwreck.checkers.kraft.controller_model.metadata_model import (
     BROKER,
+    ELR_FEATURE,
     TOPIC,
     Broker,
     MetadataModel,
@@ -53,6 +54,10 @@ class Versions(Generic[T]):
             before = self._values[place - 1] if place else None
             yield self._ends[place], before, self._values[place]
 
+    def changes(self) -> Iterator[tuple[int, T | None, T | None]]:
+        """Yield (end, before, after) of all changes."""
+        return self.since(-1, _FOREVER)
+
     def among(self, low: int, high: int) -> Iterator[T | None]:
         """Yield the values in the states from ``low`` to ``high``, the latest first."""
         for place in range(bisect_right(self._ends, high) - 1, -1, -1):
@@ -60,6 +65,10 @@ class Versions(Generic[T]):
             if self._ends[place] <= low:
                 return
         yield None
+
+
+NEVER: Final[Versions[Any]] = Versions()
+"""The versions of an item that never existed."""
 
 
 class Changes:
@@ -181,18 +190,11 @@ class StateHistory:
 
     def changes(self) -> Iterator[tuple[int, str, Any, Any]]:
         """Yield every change: (end, name of the map, key, value or None), by map and key."""
-        maps: dict[str, dict[Any, Any]] = {
-            "topics": self.topics,
-            "partitions": self.partitions,
-            "configs": self.configs,
-            "brokers": self.brokers,
-            "features": self.features,
-            "controllers": self.controllers,
-            "numbers": {NEXT_PRODUCER_ID: self.producers},
-        }
+        maps = {f"{section}s": of for section, of in self._by_section.items()}
+        maps["numbers"] = {NEXT_PRODUCER_ID: self.producers}
         for name, of in maps.items():
             for key, versions in of.items():
-                for end, _, value in versions.since(-1, 1 << 62):
+                for end, _, value in versions.changes():
                     yield end, name, key, value
 
     def states(self, low: int, high: int) -> Iterator[State]:
@@ -247,8 +249,7 @@ class State:
 
     def topic(self, name: str) -> bytes | None:
         """Return the id of a topic, None if there is none."""
-        versions = self._history.topics.get(name)
-        return None if versions is None else versions.at(self.end)
+        return self._history.topics.get(name, NEVER).at(self.end)
 
     def topics(self) -> list[str]:
         """Return the names of all topics, sorted."""
@@ -270,13 +271,12 @@ class State:
 
     def name(self, topic_id: bytes) -> str | None:
         """Return the name of the topic with this id, None if there is none."""
-        versions = self._history.ids.get(topic_id)
-        return None if versions is None else versions.at(self.end)
+        return self._history.ids.get(topic_id, NEVER).at(self.end)
 
-    def partition(self, topic_id: bytes, number: int) -> Partition | None:
-        """Return a partition, None if there is none."""
-        versions = self._history.partitions.get((topic_id, number))
-        return None if versions is None else versions.at(self.end)
+    def partition(self, topic_id: bytes | None, number: int) -> Partition | None:
+        """Return a partition, None if there is none; a topic that does not exist has no id."""
+        key = topic_id or b"", number
+        return self._history.partitions.get(key, NEVER).at(self.end)
 
     def partitions(self, topic_id: bytes) -> list[Partition]:
         """Return the partitions of a topic, from 0 on."""
@@ -285,8 +285,7 @@ class State:
 
     def config(self, kind: int, resource: str, name: str) -> str | None:
         """Return a setting, None if it is not set."""
-        versions = self._history.configs.get((kind, resource, name))
-        return None if versions is None else versions.at(self.end)
+        return self._history.configs.get((kind, resource, name), NEVER).at(self.end)
 
     def configs(self, kind: int, resource: str) -> dict[str, str]:
         """Return all settings of a resource."""
@@ -300,8 +299,7 @@ class State:
 
     def broker(self, broker_id: int) -> Broker | None:
         """Return a registration, None if there is none."""
-        versions = self._history.brokers.get(broker_id)
-        return None if versions is None else versions.at(self.end)
+        return self._history.brokers.get(broker_id, NEVER).at(self.end)
 
     def brokers(self) -> dict[int, Broker]:
         """Return all registrations by id, in order."""
@@ -313,8 +311,7 @@ class State:
 
     def level(self, feature: str) -> int:
         """Return the finalized level of a feature, 0 if there is none."""
-        versions = self._history.features.get(feature)
-        return (None if versions is None else versions.at(self.end)) or 0
+        return self._history.features.get(feature, NEVER).at(self.end) or 0
 
     def levels(self) -> dict[str, int]:
         """Return all finalized levels."""
@@ -328,10 +325,7 @@ class State:
 
     def elr_enabled(self) -> bool:
         """Whether eligible leader replicas are kept (KIP-966)."""
-        return (
-            self.level("eligible.leader.replicas.version") >= 1
-            and self.level("metadata.version") >= 23
-        )
+        return self.level(ELR_FEATURE) >= 1 and self.level("metadata.version") >= 23
 
     def setting(self, topic: str, name: str) -> str | None:
         """Return a topic's own setting, or the cluster's for all topics."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraftwreck.checkers.kraft.invariants.disks import missing
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.table import TABLE
@@ -29,8 +30,7 @@ def check(run: RunData) -> CheckerResult:
     """Valid iff traces and final disk images are complete and break no invariant."""
     evidence, report = Evidence(run), Report(run.test)
     report.take(evidence.trace.findings)
-    report.take(evidence.disks.findings)
-    doubts = evidence.disks.missing()
+    doubts = missing(run)
     if evidence.trace.missing is not None:
         doubts.append(evidence.trace.missing)
     elif not evidence.trace.chain.committed:

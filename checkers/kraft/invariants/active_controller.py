@@ -11,8 +11,9 @@ from typing import Any
 
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.invariants.standing import LEADER, Standing
+from kraftwreck.checkers.kraft.invariants.standing import Standing
 from kraftwreck.checkers.kraft.limits import STEP_NS
+from kraftwreck.checkers.kraft.quorum_model.transitions import LEADER
 from kraftwreck.checkers.kraft.rule import judges
 from kraftwreck.nodes.protocol import errors
 
@@ -35,11 +36,7 @@ def check(evidence: Evidence, report: Report) -> None:
     """Judge NOT_CONTROLLER by the position of the node that sent it."""
     if not evidence.captured or evidence.trace.gaps or evidence.run.capture is None:
         return
-    claims: dict[tuple[str, int], int] = {}
-    for claim in evidence.trace.claims:
-        at = evidence.moment(claim)
-        if at is not None:
-            claims[claim.node, claim.epoch] = at
+    claims = {(e.node, e.epoch): at for at, e in evidence.dated(evidence.trace.claims)}
     failed = {e.node for e in evidence.run.events if e.kind == "controller-error"}
     asked = (m for api, of in evidence.messages.items() if api not in _OF_NODES for m in of)
     for message in asked:

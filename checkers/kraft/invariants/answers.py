@@ -7,11 +7,11 @@ Only for runs whose whole committed log is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from kraftwreck.checkers.kraft.controller_model import effects, elections, reads, refusals
+from kraftwreck.checkers.kraft.controller_model import effects, placement, reads, refusals
 from kraftwreck.checkers.kraft.controller_model.departures import Departures
 from kraftwreck.checkers.kraft.controller_model.exchanges import Commits, Exchange
 from kraftwreck.checkers.kraft.controller_model.refusals import Allowed
@@ -19,12 +19,10 @@ from kraftwreck.checkers.kraft.controller_model.state import State, StateHistory
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LAG, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.invariants.sessions import answered, session_ns
-from kraftwreck.checkers.kraft.limits import DEPARTURE, REGISTERED, REGISTERED_NS
+from kraftwreck.checkers.kraft.invariants.sessions import session_ns
+from kraftwreck.checkers.kraft.limits import DEPARTURE
 from kraftwreck.checkers.kraft.rule import rule
-from kraftwreck.checkers.recorded.clocks import slowest
 from kraftwreck.checkers.suspicion import Limit, in_virtual_time
-from kraftwreck.histories.message import Message
 from kraftwreck.nodes.protocol import errors
 
 UNTOLD = frozenset(
@@ -86,9 +84,8 @@ class _Judge:
         count = len(brokers) if isinstance(brokers, list) and brokers else evidence.controllers
         factor = min(3, count) if in_virtual_time(test) else 1  # Nodes of hosts use the default.
         self._defaults = {"count": evidence.setting("default_partitions", 1), "factor": factor}
-        self._heard: dict[int | None, list[int]] = {}
-        session = session_ns(evidence)
-        self._departures = Departures(evidence, history, session, self._commits.blur)
+        blur = self._commits.blur
+        self._departures = Departures(evidence, history, session_ns(evidence), blur)
 
     def run(self) -> None:
         """Judge every message that has a rule."""
@@ -132,10 +129,12 @@ class _Judge:
         whether it reports success; ``accepted`` is the rule that forbids a wrong one."""
         if code == errors.NOT_CONTROLLER and self._evidence.is_broker(exchange.message):
             # Only a broker must look for another controller; clients know no controllers.
-            self._report.broken("C18", f"{exchange.where}: {what} with {_name(code)}, as a broker.")
+            self._report.broken(
+                "C18", f"{exchange.where}: {what} with {errors.error_name(code)}, as a broker."
+            )
         if code in UNTOLD:
             return False
-        states = self._history.states(exchange.low, exchange.high) if at is None else iter((at,))
+        states = self._history.states(*exchange.span) if at is None else iter((at,))
         invariant = accepted if code == errors.NONE else "C18"
         self._report.held(invariant)
         right: set[int] = set()
@@ -146,11 +145,11 @@ class _Judge:
             if code in found:
                 return code == errors.NONE
             right |= found.codes
-        names = ", ".join(map(_name, sorted(right)))
+        names = ", ".join(map(errors.error_name, sorted(right)))
         self._report.broken(
             invariant,
-            f"{exchange.where}: {what} with {_name(code)}; the committed metadata calls for"
-            f" {names}.",
+            f"{exchange.where}: {what} with {errors.error_name(code)}; the committed metadata calls"
+            f" for {names}.",
         )
         return False
 
@@ -185,11 +184,11 @@ class _Judge:
                     # As it was created: another request may have reassigned it at once.
                     made = self._history.as_made(bytes(result["topic_id"]), before.end)
                     self._placed(exchange, before, [list(p.replicas) for p in made])
-            self._judge(exchange, what, code, lambda s, c=codes: c(s), before)  # type: ignore[misc]
+            self._judge(exchange, what, code, codes, before)
 
     def _placed(self, exchange: Exchange, before: State, placed: list[list[int]]) -> None:
         if before.brokers() and placed:
-            self._done(exchange, effects.placement(before, placed), "C15")
+            self._done(exchange, placement.fault(before, placed), "C15")
 
     def _delete(self, exchange: Exchange) -> None:
         wanted = exchange.request["topics"]
@@ -239,8 +238,8 @@ class _Judge:
             return
         kind = body["election_type"]
         if body["topic_partitions"] is None:
-            for name, number in elections.left_out(State(self._history, exchange.low), exchange):
-                codes = partial(elections.untold, name=name, number=number, kind=kind)
+            for name, number in refusals.left_out(State(self._history, exchange.low), answer):
+                codes = partial(refusals.leave_out, name=name, number=number, kind=kind)
                 what = f"election of all without {name}-{number}"
                 self._judge(exchange, what, errors.ELECTION_NOT_NEEDED, codes)
         for result in answer["replica_election_results"]:
@@ -319,26 +318,9 @@ class _Judge:
     def _register(self, exchange: Exchange) -> None:
         body, answer = exchange.request, exchange.answer
         codes = partial(refusals.register, body=body, cluster_id=self._evidence.cluster_id)
-        code = answer["error_code"]
-        if code == errors.DUPLICATE_BROKER_REGISTRATION:
-            self._session(exchange)
-        if self._judge(exchange, f"broker {body['broker_id']}", code, codes):
+        if self._judge(exchange, f"broker {body['broker_id']}", answer["error_code"], codes):
             epoch = answer["broker_epoch"]
             self._done(exchange, effects.registered(self._history, exchange, body, epoch))
-
-    def _session(self, exchange: Exchange) -> None:
-        """C18: a broker id is free once its owner was silent for a session timeout."""
-        if not self._heard:
-            self._heard = answered(self._evidence)
-        broker_id = exchange.request["broker_id"]
-        heard = [*self._heard.get(broker_id, ()), *self._heard[None]]
-        if _is_free(self._evidence, exchange.message, heard):
-            self._report.broken(
-                "C18",
-                f"{exchange.where}: broker {broker_id} is refused as registered already, although "
-                "the registered incarnation was silent for longer than a session.",
-                limit=REGISTERED,
-            )
 
     def _beat(self, exchange: Exchange) -> None:
         body, answer = exchange.request, exchange.answer
@@ -358,7 +340,7 @@ class _Judge:
 
         if self._judge(exchange, f"broker {broker_id}", code, codes):
             versions = self._history.brokers[broker_id]
-            gone = None in list(versions.among(exchange.low, exchange.high))
+            gone = None in list(versions.among(*exchange.span))
             self._done(exchange, None if gone else f"broker {broker_id} stays registered")
 
     def _ids(self, exchange: Exchange) -> None:
@@ -375,7 +357,7 @@ class _Judge:
             return
         for update in [] if body["validate_only"] else body["feature_updates"]:
             name, level = update["feature"], update["max_version_level"]
-            states = self._history.states(exchange.low, exchange.high)
+            states = self._history.states(*exchange.span)
             there = name == "kraft.version" or any(s.level(name) == level for s in states)
             self._done(exchange, None if there else f"feature {name} never has level {level}")
 
@@ -385,7 +367,7 @@ class _Judge:
         """C20: the answer shows one of the states of the exchange."""
         self._report.held("C20")
         wrong = None
-        for state in self._history.states(exchange.low, exchange.high):
+        for state in self._history.states(*exchange.span):
             found = fault(state)
             if found is None:
                 return
@@ -458,17 +440,3 @@ class _Judge:
                 f"{exchange.where} having applied the log up to offset {end}, but not as that state"
                 f" is: {fault(State(self._history, end))}.",
             )
-
-
-def _is_free(evidence: Evidence, refused: Message, heard: Iterable[int]) -> bool:
-    """Whether a broker id had certainly become free, as its owner was ``heard`` at these times (ns)
-    only."""
-    if evidence.pauses:
-        return False  # A paused node processes its backlog only after it resumes.
-    session = int(session_ns(evidence) * slowest(evidence.run.test))
-    since = refused.sent - session * 5 // 4 - REGISTERED_NS
-    return not any(since <= time <= refused.time for time in heard)
-
-
-def _name(code: int) -> str:
-    return errors.error_name(code)

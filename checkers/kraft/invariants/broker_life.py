@@ -8,7 +8,7 @@ heartbeats is one that it has applied.
 from __future__ import annotations
 
 from kraftwreck.checkers.kraft.controller_model.exchanges import Commits
-from kraftwreck.checkers.kraft.controller_model.state import StateHistory, Versions
+from kraftwreck.checkers.kraft.controller_model.state import NEVER, StateHistory
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import GAPS, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
@@ -80,7 +80,7 @@ def _life(
     if state not in (RUNNING, STOPPED) or (state == STOPPED and "reason" in event.detail):
         return None, None
     until = at + CLOCKS_NS
-    versions = history.brokers.get(broker_id, Versions())
+    versions = history.brokers.get(broker_id, NEVER)
     stood = [
         (broker, end)
         for end, _, broker in versions.since(-1, commits.committed(until))

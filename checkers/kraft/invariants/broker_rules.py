@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftwreck.checkers.kraft.controller_model.metadata_model import Broker, Fields, MetadataModel
+from kraftwreck.checkers.kraft.controller_model.metadata_model import Broker, Change, MetadataModel
 from kraftwreck.checkers.kraft.controller_model.replay import Step
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
@@ -47,19 +47,6 @@ class BrokerRules:
         for broker_id, broker in model.brokers.items():
             self._latest[broker_id] = max(broker.epoch, self._latest.get(broker_id, -1))
 
-    def before(self, name: str, fields: Fields, offset: int, model: MetadataModel) -> None:
-        """C2: producer ids are given to the registered incarnation only."""
-        if name == "ProducerIdsRecord":
-            broker = model.brokers.get(fields["broker_id"])
-            if broker is not None:
-                self._report.held("C2")
-                if broker.epoch != fields["broker_epoch"]:
-                    self._report.broken(
-                        "C2",
-                        f"Offset {offset} gives producer ids to broker {fields['broker_id']} "
-                        f"epoch {fields['broker_epoch']}; its epoch is {broker.epoch}.",
-                    )
-
     def refused(self, offset: int, name: str, why: str) -> bool:
         """C2: no record of a stale epoch is written."""
         if name not in _NAMING_AN_EPOCH:
@@ -67,11 +54,10 @@ class BrokerRules:
         self._report.broken("C2", f"{name} at offset {offset}: {why}.")
         return True
 
-    def step(self, step: Step) -> None:
+    def step(self, step: Step, change: Change) -> None:
         """Judge a changed registration."""
-        assert step.change is not None
-        broker_id, old, new = step.change.key, step.change.old, step.change.new
-        served = old is not None and not old.fenced and not old.stopping
+        _, broker_id, old, new = change
+        served = old is not None and old.active
         if served and new is not None and new.fenced and old.incarnation == new.incarnation:
             self.fenced.append((step.batch.base, broker_id, new.epoch))
         if step.name == "RegisterBrokerRecord":
@@ -117,7 +103,7 @@ class BrokerRules:
             return
         for broker_id in sorted(left):
             self._report.held("C3")
-            for (topic_id, number), partition in model.partitions.items():
+            for key, partition in model.partitions.items():
                 if broker_id not in partition.isr and partition.leader != broker_id:
                     continue
                 alone = partition.isr == (broker_id,) and not model.elr_enabled()
@@ -127,12 +113,10 @@ class BrokerRules:
                 self._report.broken(
                     "C3",
                     f"After the batch at offset {batch.base}, which takes broker {broker_id} out "
-                    f"of service, it still {what} {model.names.get(topic_id)}-{number} (ISR "
-                    f"{list(partition.isr)}).",
+                    f"of service, it still {what} {model.label(key)} (ISR {list(partition.isr)}).",
                 )
         if model.elr_enabled():
             for broker_id, epoch, before in fresh:
-                for (topic_id, number), partition in model.partitions.items():
+                for key, partition in model.partitions.items():
                     if broker_id in partition.isr or broker_id in partition.elr:
-                        name = f"{model.names.get(topic_id)}-{number}"
-                        self.kept[broker_id, epoch] = before, name
+                        self.kept[broker_id, epoch] = before, model.label(key)

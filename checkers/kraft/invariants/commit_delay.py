@@ -18,6 +18,7 @@ from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import CALM_NS, NEWS
 from kraftwreck.checkers.kraft.quorum_model.fetching import is_plain
 from kraftwreck.checkers.kraft.recorded.settings import setting
+from kraftwreck.checkers.kraft.recorded.timeline import Timeline
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.checkers.suspicion import in_virtual_time
 from kraftwreck.histories.message import Message
@@ -29,6 +30,7 @@ FEWEST_ELSEWHERE = 3
 _US = 1000
 _LINGERING = frozenset(("partition", "network", "disk"))
 """Faults with effects after their end: messages under way, or a flush in progress."""
+_MOVES = frozenset(("state", "start", "truncate", "install", "voters", "resign"))
 NOT_SIMULATED = "only the simulator knows how slow links and disks are"
 
 
@@ -58,24 +60,22 @@ def _follower(
     evidence: Evidence,
     report: Report,
     node: str,
-    positions: tuple[list[int], list[TraceEvent]],
+    told: Timeline[TraceEvent],
     quiet: list[tuple[int, str, TraceEvent]],
     bound: int,
 ) -> None:
     """A follower learns of most commits in time."""
-    times, told = positions
     whole = _fetches_all(evidence.run.test)
     late: list[TraceEvent] = []
     judged = 0
     for at, leader, event in quiet:
-        place = bisect_right(times, at) - 1
-        if node == leader or place < 0:
+        now = told.at(at)
+        if node == leader or now is None:
             continue
-        now = told[place]
         knows = now.state == "follower" and now.epoch == event.epoch and now.hw >= 0
         if not knows or now.hw >= event.hw or not (whole or now.leo >= event.hw):
             continue
-        meanwhile = told[place : bisect_right(times, at + bound)]
+        meanwhile = told.during(at, at + bound)
         if any(each.kind == DOWNLOAD for each in meanwhile):
             continue  # It fetches a snapshot, and learns of no commit meanwhile.
         judged += 1
@@ -157,12 +157,8 @@ class _Calm:
         self._begins = [begin for begin, _ in spans]
         # By beginning: the latest end of all faults that began no later.
         self._until = list(accumulate((end for _, end in spans), max))
-        self._moments = sorted(
-            moment
-            for event in evidence.run.events
-            if event.kind in ("state", "start", "truncate", "install", "voters", "resign")
-            and (moment := evidence.moment(event)) is not None
-        )
+        moves = (event for event in evidence.run.events if event.kind in _MOVES)
+        self._moments = sorted(at for at, _ in evidence.dated(moves))
 
     def undisturbed(self, begin: int, end: int) -> bool:
         """Whether no fault is active at any time from ``begin`` to ``end``."""
@@ -177,7 +173,7 @@ class _Calm:
         return place >= len(self._moments) or self._moments[place] > end
 
 
-_Positions = dict[str, tuple[list[int], list[TraceEvent]]]
+_Positions = dict[str, Timeline[TraceEvent]]
 
 
 def _positions(evidence: Evidence) -> tuple[_Positions, list[tuple[int, str, TraceEvent]]]:
@@ -185,15 +181,9 @@ def _positions(evidence: Evidence) -> tuple[_Positions, list[tuple[int, str, Tra
     high watermarks of leaders in order."""
     nodes: _Positions = {}
     commits = []
-    for event in evidence.run.events:
-        if event.kind not in ("hw", "append", DOWNLOAD):
-            continue
-        at = evidence.moment(event)
-        if at is None:
-            continue
-        times, told = nodes.setdefault(event.node, ([], []))
-        times.append(at)
-        told.append(event)
+    kept = (e for e in evidence.run.events if e.kind in ("hw", "append", DOWNLOAD))
+    for at, event in evidence.dated(kept):
+        nodes.setdefault(event.node, Timeline()).note(at, event)
         if event.kind == "hw" and event.state == "leader":
             commits.append((at, event.node, event))
     return nodes, commits

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftwreck.checkers.kraft.controller_model.metadata_model import Fields, MetadataModel
+from kraftwreck.checkers.kraft.controller_model.metadata_model import MetadataModel
 from kraftwreck.checkers.kraft.controller_model.replay import Replay, Step, replay
 from kraftwreck.checkers.kraft.controller_model.state import StateHistory
 from kraftwreck.checkers.kraft.invariants.broker_rules import BrokerRules
@@ -60,11 +60,6 @@ class Controller:
         self.partitions.begin(model)
         self.eligible.begin(model)
 
-    def before(self, name: str, fields: Fields, offset: int, model: MetadataModel) -> None:
-        """Judge a record before it is applied."""
-        self._batch = None
-        self.brokers.before(name, fields, offset, model)
-
     def step(self, step: Step) -> None:
         """Judge a record that was applied."""
         self._batch = step.batch
@@ -74,14 +69,14 @@ class Controller:
         if change is None:
             return
         if change.section == "partition":
-            self.partitions.step(step)
+            self.partitions.step(step, change)
         elif change.section == "broker":
-            self.brokers.step(step)
-            self.partitions.broker_changed(step)
+            self.brokers.step(step, change)
+            self.partitions.broker_changed(change)
         else:
-            self.topics.step(step)
+            self.topics.step(step, change)
             if change.section == "topic":
-                self.partitions.topic_changed(step)
+                self.partitions.topic_changed(change)
 
     def batch_end(self, batch: StoredBatch, count: int, model: MetadataModel) -> None:
         """Judge a batch of which all records were applied."""
@@ -166,12 +161,7 @@ class Controller:
     "T5 T6",
     nothing="no topic was created",
 )
-@rule(
-    "C11",
-    "IdUnique",
-    "No topic id and no producer id is given twice.",
-    "T1 T6",
-)
+@rule("C11", "IdUnique", "No topic id and no producer id is given twice.", "T1 T6")
 @rule(
     "C14",
     "ReassignmentSane",

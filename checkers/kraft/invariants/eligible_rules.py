@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from kraftwreck.checkers.kraft.controller_model.metadata_model import (
     NO_LEADER,
     TOPIC,
     MetadataModel,
     Partition,
+    PartitionKey,
 )
 from kraftwreck.checkers.kraft.controller_model.replay import Step
 from kraftwreck.checkers.kraft.invariants.broker_rules import LARGEST_BATCH
@@ -19,6 +22,22 @@ RECOVERING = 1
 """State after an unclean election: the former ISR and ELR are forgotten."""
 EVERYWHERE = ""
 """The topic that a ClearElrRecord for all topics names."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The changes of one batch."""
+
+    settings: dict[str, int] = field(default_factory=dict)
+    """The offsets of new min.insync.replicas, by topic, or of all."""
+    cleared: set[str] = field(default_factory=set)
+    created: set[str] = field(default_factory=set)
+    """Topics."""
+    gone: set[int] = field(default_factory=set)
+    registered: set[int] = field(default_factory=set)
+    """Brokers."""
+    left: list[tuple[str, set[int]]] = field(default_factory=list)
+    """By partition: replicas that left a too small ISR and are not in the ELR."""
 
 
 class EligibleRules:
@@ -34,53 +53,38 @@ class EligibleRules:
         self._report = report
         self._enabled = False
         """Whether eligible leader replicas were enabled before the batch."""
-        self._changed: dict[str, int] = {}
-        """Topics, or all, of which the batch changes min.insync.replicas."""
-        self._cleared: set[str] = set()
-        self._created: set[str] = set()
-        self._gone: set[int] = set()
-        self._registered: set[int] = set()
-        self._left: list[tuple[str, set[int]]] = []
-        """By partition: replicas that left a too small ISR and are not in the ELR."""
+        self._batch = _Batch()
 
     def begin(self, model: MetadataModel) -> None:
         """Continue the replay from ``model``."""
         self._enabled = model.elr_enabled()
-        self._forget()
-
-    def _forget(self) -> None:
-        self._changed.clear()
-        self._cleared.clear()
-        self._created.clear()
-        self._gone.clear()
-        self._registered.clear()
-        self._left.clear()
+        self._batch = _Batch()
 
     def step(self, step: Step) -> None:
         """Judge a record that was applied."""
-        change = step.change
+        change, batch = step.change, self._batch
         if step.name == "ClearElrRecord":
-            self._cleared.add(step.fields["topic_name"])
+            batch.cleared.add(step.fields["topic_name"])
         elif change is None:
             return
         elif change.section == "partition":
-            self._partition(step, change.key[0], change.key[1], change.old, change.new)
+            self._partition(step, change.key, change.old, change.new)
         elif change.section == "topic" and change.old is None:
-            self._created.add(change.key)
+            batch.created.add(change.key)
         elif change.section == "broker" and change.new is None:
-            self._gone.add(change.key)
+            batch.gone.add(change.key)
         elif step.name == "RegisterBrokerRecord":
-            self._registered.add(change.key)
+            batch.registered.add(change.key)
         elif change.section == "config" and change.key[2] == MIN_INSYNC:
             kind, name, _ = change.key
-            self._changed[name if kind == TOPIC else EVERYWHERE] = step.offset
+            batch.settings[name if kind == TOPIC else EVERYWHERE] = step.offset
 
     def _partition(
-        self, step: Step, topic_id: bytes, number: int, old: Partition | None, new: Partition
+        self, step: Step, key: PartitionKey, old: Partition | None, new: Partition
     ) -> None:
         if not step.model.elr_enabled():
             return
-        name = f"{step.model.names.get(topic_id)}-{number} at offset {step.offset}"
+        name = f"{step.model.label(key)} at offset {step.offset}"
         self._report.held("C7")
         both = set(new.isr) & set(new.elr)
         if both:
@@ -102,8 +106,8 @@ class EligibleRules:
                 f"{name}: {new.leader} leads, but the last known leader"
                 f" {list(new.last_known_elr)} is still remembered.",
             )
-        told = step.model.config(topic_id, MIN_INSYNC)
-        if step.model.config(topic_id, COMMIT_MODE) == "quorum":
+        told = step.model.config(key[0], MIN_INSYNC)
+        if step.model.config(key[0], COMMIT_MODE) == "quorum":
             least = (len(new.replicas) - len(new.adding)) // 2 + 1
         elif told is not None and told.isdigit():
             least = min(int(told), len(new.replicas))
@@ -114,7 +118,7 @@ class EligibleRules:
         if old is not None and len(new.isr) < least and new.recovery != RECOVERING:
             left = set(old.isr + old.elr).intersection(new.replicas) - set(new.isr + new.elr)
             if left:
-                self._left.append((f"{name}, {least} replicas needed in sync", left))
+                self._batch.left.append((f"{name}, {least} replicas needed in sync", left))
         if len(new.isr) >= least and new.elr:
             self._report.broken(
                 "C7",
@@ -124,36 +128,36 @@ class EligibleRules:
 
     def batch_end(self, batch: StoredBatch, count: int, model: MetadataModel) -> None:
         """Judge a batch of which all ``count`` records were applied."""
-        if self._enabled and count < LARGEST_BATCH:
-            if EVERYWHERE not in self._cleared:
-                for name in self._changed.keys() - self._cleared - self._created:
-                    self._report.broken(
-                        "C7",
-                        f"Offset {self._changed[name]} changes {MIN_INSYNC} of "
-                        f"{name or 'all topics'}, but eligible leader replicas stay.",
-                    )
-            if self._gone and model.elr_enabled():
-                self._left_in(batch, model)
-            if self._enabled and model.elr_enabled() and not self._changed:
-                self._left_out()
-        self._enabled = model.elr_enabled()
-        self._forget()
+        was_enabled, self._enabled = self._enabled, model.elr_enabled()
+        done, self._batch = self._batch, _Batch()
+        if not was_enabled or count >= LARGEST_BATCH:
+            return
+        if EVERYWHERE not in done.cleared:
+            for name in done.settings.keys() - done.cleared - done.created:
+                self._report.broken(
+                    "C7",
+                    f"Offset {done.settings[name]} changes {MIN_INSYNC} of "
+                    f"{name or 'all topics'}, but eligible leader replicas stay.",
+                )
+        if self._enabled:
+            self._left_in(batch, done.gone - model.brokers.keys(), model)
+            if not done.settings:
+                self._left_out(done)
 
-    def _left_out(self) -> None:
-        for where, left in self._left:
-            lost = left - self._gone - self._registered
+    def _left_out(self, batch: _Batch) -> None:
+        for where, left in batch.left:
+            lost = left - batch.gone - batch.registered
             if lost:
                 self._report.broken(
                     "C7", f"{where}: {sorted(lost)} left the ISR without entering the ELR."
                 )
 
-    def _left_in(self, batch: StoredBatch, model: MetadataModel) -> None:
-        gone = self._gone - model.brokers.keys()
-        for (topic_id, number), partition in model.partitions.items():
+    def _left_in(self, batch: StoredBatch, gone: set[int], model: MetadataModel) -> None:
+        for key, partition in model.partitions.items() if gone else ():
             stays = gone.intersection(partition.elr)
             if stays:
                 self._report.broken(
                     "C7",
                     f"After the batch at offset {batch.base} brokers {sorted(stays)} are no longer"
-                    f" registered, but still in the ELR of {model.names.get(topic_id)}-{number}.",
+                    f" registered, but still in the ELR of {model.label(key)}.",
                 )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
-from kraftwreck.checkers.kraft.quorum_model.log_chain import BatchId
+from kraftwreck.checkers.kraft.quorum_model.log_chain import BatchId, Election
 from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
 from kraftwreck.checkers.kraft.recorded.committed_log import CommittedLog, committed_log
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
-from kraftwreck.checkers.kraft.recorded.disk_pass import DiskPass, disk_pass
 from kraftwreck.checkers.kraft.recorded.settings import setting
 from kraftwreck.checkers.kraft.recorded.trace import quorum_model
 from kraftwreck.checkers.kraft.rule import Rule
@@ -27,12 +27,13 @@ NO_LAG = "nodes of older versions did not trace how far their metadata lagged"
 
 
 class Evidence:
-    """``trace`` is T4, ``disks`` T2, ``log`` T6 and ``messages`` T1 of docs/invariants.md."""
+    """``trace`` is T4, ``log`` T6 and ``messages`` T1 of docs/invariants.md."""
 
     def __init__(self, run: RunData) -> None:
         self.run = run
         self.trace: QuorumModel = quorum_model(run)
         self.names = dict(enumerate(run.nodes, start=1))
+        self.ids = {name: node for node, name in self.names.items()}
         self._clocks = node_clocks(run.test)
 
     @cached_property
@@ -52,16 +53,18 @@ class Evidence:
         return ", ".join(why for tag, why in self.lacking.items() if tag in tags) or rule.nothing
 
     @cached_property
-    def disks(self) -> DiskPass:
-        return disk_pass(self.run)
-
-    @cached_property
     def log(self) -> CommittedLog:
         return committed_log(self.run)
 
     @cached_property
     def pauses(self) -> dict[str, list[tuple[int, int]]]:
         return pauses(self.run.faults)
+
+    @cached_property
+    def elections(self) -> dict[tuple[int, int], Election]:
+        """The elections, by the leader's id and its epoch."""
+        tracks = self.trace.tracks
+        return {(tracks[e.node].id, e.epoch): e for e in self.trace.chain.elections}
 
     @cached_property
     def _appends(self) -> dict[BatchId, TraceEvent]:
@@ -112,11 +115,10 @@ class Evidence:
     def steps(self) -> dict[int, list[int]]:
         """For each node's number, in order, times (ns since the start) at which it took a step:
         those of its traces and of the messages in its input log."""
-        numbers = {name: number for number, name in self.names.items()}
         moments: dict[int, set[int]] = {number: set() for number in self.names}
-        for event in self.run.events:
-            if event.node in numbers and (at := self.moment(event)) is not None:
-                moments[numbers[event.node]].add(at)
+        for at, event in self.dated(self.run.events):
+            if event.node in self.ids:
+                moments[self.ids[event.node]].add(at)
         for messages in self.messages.values():
             for message in messages:
                 owner = message.asker if message.request is None else message.replier
@@ -135,11 +137,10 @@ class Evidence:
         if not self.own_inputs:
             return self.run.capture.messages
         lives: dict[str, dict[int, tuple[int, int]]] = {}
-        for event in self.run.events:
-            if (at := self.moment(event)) is not None:
-                known = lives.setdefault(event.node, {})
-                first, last = known.get(event.incarnation, (at, at))
-                known[event.incarnation] = min(first, at), max(last, at)
+        for at, event in self.dated(self.run.events):
+            known = lives.setdefault(event.node, {})
+            first, last = known.get(event.incarnation, (at, at))
+            known[event.incarnation] = min(first, at), max(last, at)
 
         def traced(message: Message) -> bool:
             spans = lives.get(self.name(message.replier), {}).values()
@@ -183,9 +184,16 @@ class Evidence:
         """Return the name of a node."""
         return self.names.get(node, f"node {node}")
 
-    def moment(self, event: TraceEvent) -> int | None:
-        """Return when (ns since the start of the test) an event happened, if clocks are known."""
-        return self.instant(event.node, event.mono)
+    def moment(self, event: TraceEvent | None) -> int | None:
+        """Return when (ns since the start of the test) an event happened, None if there is none or
+        if clocks are unknown."""
+        return None if event is None else self.instant(event.node, event.mono)
+
+    def dated(self, events: Iterable[TraceEvent]) -> Iterator[tuple[int, TraceEvent]]:
+        """Yield events with their times (ns since the start of the test), where these are known."""
+        for event in events:
+            if (at := self.instant(event.node, event.mono)) is not None:
+                yield at, event
 
     def instant(self, node: str, mono: int) -> int | None:
         """Return when (ns since the start of the test) a node's monotonic clock showed ``mono``

@@ -10,7 +10,7 @@ from typing import Any
 
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.quorum_model.fetching import is_plain
+from kraftwreck.checkers.kraft.quorum_model.fetching import is_plain, is_served
 from kraftwreck.checkers.kraft.quorum_model.log_chain import START, BatchId, LogChain
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.message import Message
@@ -26,19 +26,15 @@ from kraftwreck.histories.message import Message
 def check(evidence: Evidence, report: Report) -> None:
     """Judge I28 by all answers without error."""
     chain = evidence.trace.chain
-    tips = {
-        (evidence.trace.tracks[election.node].id, election.epoch): election.tip
-        for election in chain.elections
-    }
     for message in evidence.of("Fetch"):
         answer = message.response
-        if answer is None or answer.error or answer.partition_error:
+        if answer is None or not is_served(answer):
             continue
         report.held("I28")
         wrong = _leader(message, answer)
         if wrong is None and message.request is not None:
-            tip = tips.get((message.replier, answer.leader_epoch))
-            wrong = _kind(message, answer, chain, tip)
+            election = evidence.elections.get((message.replier, answer.leader_epoch))
+            wrong = _kind(message, answer, chain, election.tip if election is not None else None)
         if wrong is not None:
             report.broken(
                 "I28",

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import STEP_NS
-from kraftwreck.checkers.kraft.quorum_model.fetching import Majority
+from kraftwreck.checkers.kraft.quorum_model.fetching import Majority, is_served
 from kraftwreck.checkers.kraft.quorum_model.log_chain import Election
+from kraftwreck.checkers.kraft.quorum_model.quorum import voters_in
 from kraftwreck.checkers.kraft.recorded.disk_log import disk_logs
 from kraftwreck.checkers.kraft.recorded.settings import check_quorum_ns
 from kraftwreck.checkers.kraft.rule import judges, rule
@@ -79,8 +80,7 @@ def _claim_in(message: Message) -> Claim | None:
         return Claim(request.leader_epoch, request.leader_id, how)
     if message.api != "Fetch" or answer is None or isinstance(answer, dict):
         return None
-    right = answer.error == answer.partition_error == 0
-    return Claim(answer.leader_epoch, answer.leader_id, how) if right else None
+    return Claim(answer.leader_epoch, answer.leader_id, how) if is_served(answer) else None
 
 
 @rule(
@@ -132,7 +132,7 @@ def _reign(
     voters = set(election.event.detail["voters"])
     begun = evidence.moment(election.event)
     last_event = evidence.trace.last_led.get((node, epoch))
-    last = None if last_event is None else evidence.moment(last_event)
+    last = evidence.moment(last_event)
     if begun is None or last is None or last_event is None or len(voters) < 2:
         return
     if (changed := _changed(evidence, election, changes)) is not None:
@@ -164,7 +164,7 @@ def _changed(evidence: Evidence, election: Election, changes: list[TraceEvent]) 
         if (
             (event.node, event.incarnation) == (won.node, won.incarnation)
             and event.seq > won.seq
-            and {int(voter) for voter, _ in event.detail["voters"]} != elected_by
+            and voters_in(event).keys() != elected_by
         ):
             return evidence.moment(event)
     return None

@@ -6,6 +6,7 @@ before the harness stops the nodes. A rule that needs more time is not checked.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import NamedTuple
 
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
@@ -20,9 +21,10 @@ from kraftwreck.checkers.kraft.limits import (
     SETTLED_NS,
     STAYS,
 )
-from kraftwreck.checkers.kraft.quorum_model.replica import Standing
+from kraftwreck.checkers.kraft.quorum_model.replica import Replica
 from kraftwreck.checkers.kraft.recovery import last_heal
 from kraftwreck.checkers.kraft.rule import rule
+from kraftwreck.histories.trace import TraceEvent
 
 _ALL = ("L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8")
 
@@ -37,6 +39,10 @@ class _Watch(NamedTuple):
     def long_enough(self) -> bool:
         return self.until - self.healed >= RECOVERED_NS
 
+    @property
+    def short(self) -> str:
+        return f"only {(self.until - self.healed) / 1e9:.1f} s were watched after the last fault"
+
 
 @rule(
     "L1",
@@ -45,48 +51,18 @@ class _Watch(NamedTuple):
     "T4",
     live=True,
 )
-@rule(
-    "L2",
-    "Commits",
-    "The leader's high watermark does not stay below its log end.",
-    "T4",
-)
-@rule(
-    "L3",
-    "BrokersCatchUp",
-    "Brokers reach the high watermark.",
-    "T4",
-)
-@rule(
-    "L4",
-    "NoEndlessCandidacy",
-    "No node stays prospective or candidate.",
-    "T4",
-)
-@rule(
-    "L5",
-    "OperationsEnd",
-    "Operations that begin after the last fault end.",
-    "T5",
-)
-@rule(
-    "L6",
-    "ReconfigurationEnds",
-    "A change of voters is eventually committed.",
-    "T4",
-)
+@rule("L2", "Commits", "The leader's high watermark does not stay below its log end.", "T4")
+@rule("L3", "BrokersCatchUp", "Brokers reach the high watermark.", "T4")
+@rule("L4", "NoEndlessCandidacy", "No node stays prospective or candidate.", "T4")
+@rule("L5", "OperationsEnd", "Operations that begin after the last fault end.", "T5")
+@rule("L6", "ReconfigurationEnds", "A change of voters is eventually committed.", "T4")
 @rule(
     "L7",
     "LeaderStays",
     "Without faults there are no more than three elections in ten seconds.",
     "T4",
 )
-@rule(
-    "L8",
-    "NoBusyLoop",
-    "No node sends more than 20,000 requests a second to one peer.",
-    "T1",
-)
+@rule("L8", "NoBusyLoop", "No node sends more than 20,000 requests a second to one peer.", "T1")
 def check(evidence: Evidence, report: Report) -> None:
     """Judge liveness."""
     run, trace = evidence.run, evidence.trace
@@ -116,9 +92,20 @@ def _all_unseen(report: Report, why: str) -> None:
         report.unseen(invariant, why)
 
 
-def _leader(evidence: Evidence, report: Report, watch: _Watch, tracks: list[Standing]) -> None:
+def _judge(
+    report: Report, watch: _Watch, invariant: str, wrong: str | None, last: TraceEvent | None
+) -> None:
+    """Count a state that was reached. A missing one is ``wrong`` only after a time long enough."""
+    if wrong is not None and not watch.long_enough:
+        report.unseen(invariant, watch.short)
+        return
+    report.held(invariant)
+    if wrong is not None:
+        report.broken(invariant, wrong, [last] if last is not None else [], limit=RECOVERED)
+
+
+def _leader(evidence: Evidence, report: Report, watch: _Watch, tracks: list[Replica]) -> None:
     """L1, L2, L3, L4, L6: at the end all follow one leader, and nothing waits."""
-    short = f"only {(watch.until - watch.healed) / 1e9:.1f} s were watched after the last fault"
     leaders = [t for t in tracks if t.state == "leader"]
     newest = max(leaders, key=lambda t: t.epoch, default=None)
     followed = newest is not None and all(
@@ -126,67 +113,50 @@ def _leader(evidence: Evidence, report: Report, watch: _Watch, tracks: list[Stan
         for t in tracks
         if not _is_gone(t)
     )
-    if followed:
+    if not followed and not watch.long_enough:
+        report.unseen("L1", watch.short)
+        report.unseen("L4", watch.short)
+    else:
         report.held("L1", len(tracks))
         report.held("L4", len(tracks))
-    elif not watch.long_enough:
-        report.unseen("L1", short)
-        report.unseen("L4", short)
-    else:
-        _stuck(evidence, report, watch, tracks, newest)
+        if not followed:
+            _stuck(report, watch, tracks, newest)
     if newest is None or newest.last is None:
         for invariant in ("L2", "L3", "L6"):
             report.unseen(invariant, "there is no leader at the end")
         return
-    if newest.last.hw == newest.last.leo:
-        report.held("L2")
-    elif not watch.long_enough:
-        report.unseen("L2", short)
-    else:
-        report.held("L2")
-        if _still_since(evidence, newest, watch.until - RECOVERED_NS):
-            report.broken(
-                "L2",
-                f"{newest.name} leads with log end {newest.last.leo}, and its high watermark has "
-                f"stayed at {newest.last.hw} for {RECOVERED_NS / 1e9:.0f} s.",
-                [newest.last],
-                limit=RECOVERED,
-            )
+    last, wrong = newest.last, None
+    if last.hw != last.leo and _still(evidence, newest, watch):
+        wrong = (
+            f"{newest.name} leads with log end {last.leo}, and its high watermark has stayed at "
+            f"{last.hw} for {RECOVERED_NS / 1e9:.0f} s."
+        )
+    _judge(report, watch, "L2", wrong, last)
     _observers(evidence, report, watch, tracks, newest)
     if not evidence.trace.voter_changes:
         report.unseen("L6", "no voter was added or removed")
-    elif newest.voters_offset < newest.last.hw:
-        report.held("L6")
-    elif not watch.long_enough:
-        report.unseen("L6", short)
-    else:
-        report.broken(
-            "L6",
+        return
+    wrong = None
+    if newest.voters_offset >= last.hw:
+        wrong = (
             f"The voters of offset {newest.voters_offset} are not committed at the end (high "
-            f"watermark {newest.last.hw}).",
-            [newest.last],
-            limit=RECOVERED,
+            f"watermark {last.hw})."
         )
+    _judge(report, watch, "L6", wrong, last)
 
 
-def _is_gone(track: Standing) -> bool:
+def _is_gone(track: Replica) -> bool:
     return track.last is not None and track.last.kind in ("stop", "fatal")
 
 
-def _stuck(
-    evidence: Evidence,
-    report: Report,
-    watch: _Watch,
-    tracks: list[Standing],
-    newest: Standing | None,
-) -> None:
+def _stuck(report: Report, watch: _Watch, tracks: list[Replica], newest: Replica | None) -> None:
     """Report that the nodes did not agree in time."""
+    since = f"{(watch.until - watch.healed) / 1e9:.0f} s after the last fault"
     for track in tracks:
         if track.state in ("prospective", "candidate") and track.last is not None:
             report.broken(
                 "L4",
-                f"{track.name} is {track.state} of epoch {track.epoch} at the end, "
-                f"{(watch.until - watch.healed) / 1e9:.0f} s after the last fault.",
+                f"{track.name} is {track.state} of epoch {track.epoch} at the end, {since}.",
                 [track.last],
                 limit=RECOVERED,
             )
@@ -194,45 +164,33 @@ def _stuck(
     apart = [t for t in tracks if t is not newest and t.state != "follower" and not _is_gone(t)]
     states = ", ".join(f"{t.name} {t.state} of epoch {t.epoch}" for t in apart) or "all follow it"
     if newest is None or apart:
-        report.broken(
-            "L1",
-            f"{(watch.until - watch.healed) / 1e9:.0f} s after the last fault {who}; {states}.",
-            [t.last for t in tracks if t.last is not None],
-            limit=RECOVERED,
-        )
-    report.held("L1", len(tracks))
-    report.held("L4", len(tracks))
+        told = [t.last for t in tracks if t.last is not None]
+        report.broken("L1", f"{since} {who}; {states}.", told, limit=RECOVERED)
 
 
-def _still_since(evidence: Evidence, track: Standing, begin: int) -> bool:
-    """Whether the high watermark has not moved since ``begin`` although records waited by then."""
-    moved = None if track.moved is None else evidence.moment(track.moved)
-    return moved is None or moved < begin
+def _still(evidence: Evidence, track: Replica, watch: _Watch) -> bool:
+    """Whether the high watermark has not moved for long enough, as far as that was watched."""
+    moved = evidence.moment(track.moved)
+    return moved is None or not watch.long_enough or moved < watch.until - RECOVERED_NS
 
 
 def _observers(
-    evidence: Evidence, report: Report, watch: _Watch, tracks: list[Standing], leader: Standing
+    evidence: Evidence, report: Report, watch: _Watch, tracks: list[Replica], leader: Replica
 ) -> None:
     """L3: brokers, which only observe, know the leader's high watermark too."""
     voters = set(leader.voters) or set(evidence.names)
     observers = [t for t in tracks if t.id not in voters and not _is_gone(t)]
-    if not observers:
-        report.unseen("L3", "no brokers in this run")
+    if not observers or not watch.long_enough:
+        report.unseen("L3", watch.short if observers else "no brokers in this run")
         return
     for track in observers:
-        behind = leader.hw - max(track.hw, 0)
-        if not watch.long_enough:
-            report.unseen("L3", "not watched for long enough after the last fault")
-        else:
-            report.held("L3")
-            if _still_since(evidence, track, watch.until - RECOVERED_NS) and behind > 0:
-                report.broken(
-                    "L3",
-                    f"{track.name}, an observer, is {behind} records behind the high watermark "
-                    f"{leader.hw} at the end.",
-                    [] if leader.last is None else [leader.last],
-                    limit=RECOVERED,
-                )
+        behind, wrong = leader.hw - max(track.hw, 0), None
+        if behind > 0 and _still(evidence, track, watch):
+            wrong = (
+                f"{track.name}, an observer, is {behind} records behind the high watermark "
+                f"{leader.hw} at the end."
+            )
+        _judge(report, watch, "L3", wrong, leader.last)
 
 
 def _operations(evidence: Evidence, report: Report, watch: _Watch) -> None:
@@ -257,14 +215,11 @@ def _elections(evidence: Evidence, report: Report, watch: _Watch) -> None:
     """L7: without faults, a leader stays."""
     begin = watch.healed + RECOVERED_NS
     if watch.until - begin < SETTLED_NS:
-        report.unseen("L7", "not watched for long enough after the last fault")
+        report.unseen("L7", watch.short)
         return
     report.held("L7")
-    moments = [(evidence.moment(e.event), e.event) for e in evidence.trace.chain.elections]
-    late = sorted(
-        ((at, event) for at, event in moments if at is not None and begin <= at <= watch.until),
-        key=lambda each: each[0],
-    )
+    elected = evidence.dated(election.event for election in evidence.trace.chain.elections)
+    late = sorted((each for each in elected if begin <= each[0] <= watch.until), key=itemgetter(0))
     for place in range(len(late) - MOST_ELECTIONS):
         window = late[place : place + MOST_ELECTIONS + 1]
         if window[-1][0] - window[0][0] <= SETTLED_NS:

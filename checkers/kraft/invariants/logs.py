@@ -1,41 +1,21 @@
-"""Logs and what of them is committed: I7 EpochInLog, I8 LogMatching, I9 LeaderCompleteness,
-I10 CommittedStable, I11 CommittedOnMajority, I12 CurrentEpochCommit, I13 MonotonicHW, I14
-NoTruncateBelowHW, D7 LeaderEpochCache."""
+"""High watermarks that leaders send to followers: I12 CurrentEpochCommit."""
 
 from __future__ import annotations
 
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.rule import judges, rule
+from kraftwreck.checkers.kraft.quorum_model.fetching import is_served
+from kraftwreck.checkers.kraft.rule import judges
 
 
-@rule(
-    "D7",
-    "LeaderEpochCache",
-    "leader-epoch-checkpoint lists the epochs of the batches in the log.",
-    "T2",
-    nothing="no leader-epoch-checkpoint",
-)
-@judges("I7", "I8", "I10", "I11", "I12", "I14")
+@judges("I12")
 def check(evidence: Evidence, report: Report) -> None:
-    """Judge what messages and disks add to the trace."""
-    on_disk = evidence.disks.facts
-    for invariant in ("I7", "I8", "I10", "I11", "D7"):
-        report.held(invariant, on_disk.get(invariant, 0))
-    _exposed(evidence, report)
-
-
-def _exposed(evidence: Evidence, report: Report) -> None:
     """I12: no answer has a high watermark before the epoch's first record is committed."""
-    starts = {
-        (evidence.trace.tracks[election.node].id, election.epoch): election
-        for election in evidence.trace.chain.elections
-    }
     for message in evidence.of("Fetch"):
         answer = message.response
-        if answer is None or answer.error or answer.partition_error or answer.high_watermark < 0:
+        if answer is None or not is_served(answer) or answer.high_watermark < 0:
             continue
-        election = starts.get((message.replier, answer.leader_epoch))
+        election = evidence.elections.get((message.replier, answer.leader_epoch))
         if election is None:
             continue
         report.held("I12")

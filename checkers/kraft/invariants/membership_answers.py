@@ -16,8 +16,10 @@ from kraftwreck.checkers.kraft.invariants.refused_upgrades import (
     refused_in_vain,
 )
 from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.invariants.standing import LEADER, Standing, Voters, told
+from kraftwreck.checkers.kraft.invariants.standing import Standing, told
+from kraftwreck.checkers.kraft.quorum_model.quorum import VoterSet
 from kraftwreck.checkers.kraft.quorum_model.replica import NO_DIRECTORY
+from kraftwreck.checkers.kraft.quorum_model.transitions import LEADER
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.message import Message
 from kraftwreck.nodes.protocol import errors
@@ -124,7 +126,7 @@ def _changed(message: Message, standing: Standing, cluster_id: str | None) -> st
     return None if right else what + voters_told
 
 
-def _done(api: str, voter: tuple[int, str], sets: list[Voters], request: Any) -> bool:
+def _done(api: str, voter: tuple[int, str], sets: list[VoterSet], request: Any) -> bool:
     """Whether only this voter came or went during the request; the last voter stays."""
     if api == ADD:
         return any(after - before == {voter} for before, after in pairwise(sets))
@@ -196,7 +198,7 @@ def _reached(part: dict[str, Any], message: Message, evidence: Evidence) -> bool
     return are_enough()
 
 
-def _voters(part: dict[str, Any], sets: list[Voters]) -> str | None:
+def _voters(part: dict[str, Any], sets: list[VoterSet]) -> str | None:
     """The voters are those in force; a directory that the set leaves open may be filled in."""
     says = {
         v["replica_id"]: bytes(v["replica_directory_id"]).hex()

@@ -7,6 +7,7 @@ from kraftwreck.checkers.kraft.controller_model.config_values import is_true
 from kraftwreck.checkers.kraft.controller_model.metadata_model import (
     NO_LEADER,
     SAME_LEADER,
+    Change,
     MetadataModel,
     Partition,
     PartitionKey,
@@ -44,33 +45,29 @@ class PartitionRules:
         self._unfenced = self._fenced = False
         self._leaderless = {k for k, p in model.partitions.items() if p.leader == NO_LEADER}
 
-    def broker_changed(self, step: Step) -> None:
+    def broker_changed(self, change: Change) -> None:
         """Note that a broker may lead again, or that another must take over its partitions."""
-        assert step.change is not None
-        old, new = step.change.old, step.change.new
+        old, new = change.old, change.new
         self._fenced |= old is not None and old.active and (new is None or not new.active)
         self._unfenced |= new is not None and new.active and (old is None or not old.active)
 
-    def topic_changed(self, step: Step) -> None:
+    def topic_changed(self, change: Change) -> None:
         """Forget the partitions of a removed topic."""
-        assert step.change is not None
-        if step.change.new is None:
-            gone = step.change.old
-            self._leaderless = {key for key in self._leaderless if key[0] != gone}
-            self._touched = {key for key in self._touched if key[0] != gone}
+        if change.new is None:
+            self._leaderless = {key for key in self._leaderless if key[0] != change.old}
+            self._touched = {key for key in self._touched if key[0] != change.old}
 
-    def step(self, step: Step) -> None:
+    def step(self, step: Step, change: Change) -> None:
         """Judge a partition that was created or changed."""
-        assert step.change is not None
-        key, old, new = step.change.key, step.change.old, step.change.new
-        name = f"{step.model.names.get(key[0])}-{key[1]} at offset {step.offset}"
+        _, key, old, new = change
+        name = f"{step.model.label(key)} at offset {step.offset}"
         self._touched.add(key)
         if new.leader == NO_LEADER:
             self._leaderless.add(key)
         else:
             self._leaderless.discard(key)
         self._epochs(step, name, old, new)
-        self._leader(step, name, old, new)
+        self._leader(step, key[0], name, old, new)
         self._isr(step, name, old, new)
         if step.name == "PartitionChangeRecord":
             self._reassignment(name, step.model.names.get(key[0]), old, new)
@@ -107,7 +104,9 @@ class PartitionRules:
                 "C5", f"{name}: the leader epoch increases to {new.leader_epoch} for no reason."
             )
 
-    def _leader(self, step: Step, name: str, old: Partition | None, new: Partition) -> None:
+    def _leader(
+        self, step: Step, topic_id: bytes, name: str, old: Partition | None, new: Partition
+    ) -> None:
         """C4: the leader is in the ISR and active; C6: it was there before, or may be unclean."""
         report, model = self._report, step.model
         report.held("C4")
@@ -124,11 +123,8 @@ class PartitionRules:
         if new.leader not in new.isr:
             report.broken("C4", f"{name}: leader {new.leader} is not in the ISR {list(new.isr)}.")
         chosen = old is None or step.fields.get("leader", SAME_LEADER) != SAME_LEADER
-        if chosen and model.brokers:
-            broker = model.brokers.get(new.leader)
-            if broker is None or not broker.active:
-                how = "not registered" if broker is None else "fenced or shutting down"
-                report.broken("C4", f"{name}: leader {new.leader} is {how}.")
+        if chosen and model.brokers and (how := model.out_of_service(new.leader)):
+            report.broken("C4", f"{name}: leader {new.leader} is {how}.")
         if old is None or new.leader == old.leader:
             return
         report.held("C6")
@@ -146,7 +142,6 @@ class PartitionRules:
                 f"ELR {list(old.elr)}, and the partition is not marked as recovering.",
             )
         last_known = not old.isr and old.last_known_elr == (new.leader,)
-        topic_id = step.change.key[0] if step.change is not None else b""
         allowed = is_true(model.config(topic_id, "unclean.leader.election.enable"))
         asked = step.model.names.get(topic_id) in self._unclean or ALL in self._unclean
         if not (allowed or last_known or asked):
@@ -163,9 +158,7 @@ class PartitionRules:
         joined = set(new.isr) - set(old.isr if old is not None else ())
         self._report.held("C3", len(joined))
         for broker_id in sorted(joined):
-            broker = step.model.brokers.get(broker_id)
-            if broker is None or not broker.active:
-                how = "not registered" if broker is None else "fenced or shutting down"
+            if how := step.model.out_of_service(broker_id):
                 self._report.broken("C3", f"{name}: broker {broker_id}, {how}, joins the ISR.")
 
     def _reassignment(self, name: str, topic: str | None, old: Partition, new: Partition) -> None:
@@ -273,8 +266,8 @@ class PartitionRules:
             if able:
                 self._report.broken(
                     "C4",
-                    f"After the batch at offset {batch.base}, {model.names.get(key[0])}-{key[1]} "
-                    f"has no leader although {able} could lead.",
+                    f"After the batch at offset {batch.base}, {model.label(key)} has no leader "
+                    f"although {able} could lead.",
                 )
 
 

@@ -12,14 +12,20 @@ from typing import Any
 
 from kraftwreck.checkers.kraft.invariants.evidence import GAPS, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.invariants.standing import FOLLOWER, LEADER, Position, Standing, told
+from kraftwreck.checkers.kraft.invariants.standing import Position, Standing, told
+from kraftwreck.checkers.kraft.quorum_model.transitions import (
+    FOLLOWER,
+    LEADER,
+    PROSPECTIVE,
+    UNATTACHED,
+)
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.message import Message
 from kraftwreck.nodes.protocol import errors
 
 _OF_LEADER = ("Fetch", "FetchSnapshot", "UpdateRaftVoter")
 _OF_ANYBODY = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch")
-_MAY_VOTE = ("unattached", "prospective")
+_MAY_VOTE = (UNATTACHED, PROSPECTIVE)
 
 
 @rule(
@@ -159,7 +165,7 @@ class _Judge:
         newer = request.epoch > at.epoch
         state, voted, leader = at.state, at.voted, at.leader
         if newer:
-            state, voted, leader = "unattached", -1, -1
+            state, voted, leader = UNATTACHED, -1, -1
         good: set[bool] = set()
         for epoch, end in self._standing.tips(message):
             if epoch is None:

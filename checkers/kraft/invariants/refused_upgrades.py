@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
-from kraftwreck.checkers.kraft.invariants.standing import LEADER, Standing
+from kraftwreck.checkers.kraft.invariants.standing import Standing
 from kraftwreck.checkers.kraft.limits import STEP_NS
+from kraftwreck.checkers.kraft.quorum_model.transitions import LEADER
 from kraftwreck.histories.message import Message
 from kraftwreck.nodes.protocol import errors
 
@@ -51,10 +52,8 @@ def refused_in_vain(evidence: Evidence, standing: Standing, message: Message) ->
 def _has_committed(evidence: Evidence, reign: tuple[int, int], time: int) -> bool:
     """Whether the leader of an epoch, (node id, epoch), had reported a high watermark."""
     node, epoch = evidence.name(reign[0]), reign[1]
+    marks = (event for event in evidence.run.events if event.kind == "hw")
     return any(
-        event.kind == "hw"
-        and (event.node, event.epoch, event.state) == (node, epoch, LEADER)
-        and (at := evidence.moment(event)) is not None
-        and at < time
-        for event in evidence.run.events
+        (event.node, event.epoch, event.state) == (node, epoch, LEADER) and at < time
+        for at, event in evidence.dated(marks)
     )

@@ -56,7 +56,7 @@ def _twins(evidence: Evidence, report: Report, controller: Controller) -> None:
     commits = Commits.of(evidence)
     session = session_ns(evidence)
     found = [] if evidence.own_inputs else evidence.trace.claims
-    claims = [(e.node, at) for e in found if (at := evidence.moment(e)) is not None]
+    claims = [(event.node, at) for at, event in evidence.dated(found)]
     beats: dict[int, list[Message]] = {}
     for message in evidence.of("BrokerHeartbeat"):
         if _succeeded(message):
@@ -108,7 +108,7 @@ def _unfenced(evidence: Evidence, report: Report, controller: Controller) -> Non
             at = message.begun
             reported[key] = min(at, reported.get(key, at))
     for broker_id, versions in controller.history.brokers.items():
-        for end, before, after in versions.since(-1, 1 << 62):
+        for end, before, after in versions.changes():
             if before is None or after is None or before.epoch != after.epoch:
                 continue
             if before.fenced and not after.fenced:

@@ -12,7 +12,7 @@ from itertools import chain
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import GIVEN_UP, RECENT
-from kraftwreck.checkers.kraft.quorum_model.fetching import is_plain
+from kraftwreck.checkers.kraft.quorum_model.fetching import is_plain, is_served
 from kraftwreck.checkers.kraft.recorded.settings import check_quorum_ns
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.message import Message
@@ -38,14 +38,11 @@ def check(evidence: Evidence, report: Report) -> None:
     ]
     if not resigned:
         return
-    voters = {
-        (election.node, election.epoch): set(election.event.detail["voters"])
-        for election in evidence.trace.chain.elections
-    }
     for event in resigned:
-        known = voters.get((event.node, event.epoch))
-        if known is None or evidence.trace.voter_changes:
+        election = evidence.elections.get((evidence.trace.tracks[event.node].id, event.epoch))
+        if election is None or evidence.trace.voter_changes:
             continue
+        known = set(election.event.detail["voters"])
         if len(known) == 1:
             report.held("L10")
             report.broken("L10", f"{event.node}, the only voter, resigns.", [event])
@@ -87,8 +84,8 @@ def _heard(evidence: Evidence, report: Report, event: TraceEvent, voters: set[in
 def _is_valid(message: Message, epoch: int) -> bool:
     """Whether a fetch proves a live follower: it was answered with success, from this log."""
     answer = message.response
-    if not message.is_exchange:
+    if not message.is_exchange or message.request.current_leader_epoch != epoch:
         return False
-    if message.request.current_leader_epoch != epoch or answer.error or answer.partition_error:
+    if not is_served(answer):
         return False
     return message.api == "FetchSnapshot" or is_plain(answer)

@@ -9,6 +9,7 @@ that stayed alive is judged.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kraftwreck.checkers.kraft.invariants.broker_rules import HOLE
@@ -18,6 +19,8 @@ from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import (
     MS,
     POSSIBLE_NS,
+    REGISTERED,
+    REGISTERED_NS,
     SESSION,
     SESSION_LEFT,
     SESSION_MS,
@@ -33,6 +36,9 @@ from kraftwreck.nodes.protocol import errors
 
 STOPPING = "pending-controlled-shutdown"
 """The state that a broker reports as soon as its shutdown is requested."""
+
+_KEEP_SESSIONS = (errors.NONE, errors.REQUEST_TIMED_OUT)
+"""The error codes of requests that may have begun a session."""
 
 
 class _Reign(NamedTuple):
@@ -50,21 +56,12 @@ def check(evidence: Evidence, report: Report) -> None:
     """Judge C16."""
     if not evidence.captured:
         return
-    contacts: dict[int, dict[int | None, list[int]]] = {}
-    # None: registrations, which are contact whatever epoch they lead to.
-    for api in ("BrokerHeartbeat", "BrokerRegistration"):
-        for message in evidence.of(api):
-            if message.request is not None:
-                epoch = message.request.get("broker_epoch")
-                by_epoch = contacts.setdefault(message.request["broker_id"], {})
-                by_epoch.setdefault(epoch, []).extend(_heard(message))
+    contacts = _contacts(evidence)
     if not contacts:
         report.unseen("C16", "no broker sent a heartbeat")
         return
-    # Silent brokers are looked for eight times in a session, and found one after the other.
-    bound = int(session_ns(evidence) * slowest(evidence.run.test)) * 5 // 4
     virtual = in_virtual_time(evidence.run.test)
-    bound += SIMULATED_SESSION_SLACK_NS if virtual else SESSION_SLACK_NS
+    bound = _longest_ns(evidence) + (SIMULATED_SESSION_SLACK_NS if virtual else SESSION_SLACK_NS)
     unfenced = _unfenced(evidence)
     report.unseen("C16", "no broker was unfenced in the part of the log that is left")
     if unfenced is None:
@@ -72,33 +69,71 @@ def check(evidence: Evidence, report: Report) -> None:
         return
     _early(evidence, report)
     known = list(reigns(evidence))
-    for broker_id, by_epoch in sorted(contacts.items()):
+    for broker_id, messages in sorted(contacts.items()):
         for epoch, begin, end in unfenced.get(broker_id, ()):
             report.held("C16")
-            times = sorted(by_epoch.get(epoch, []) + by_epoch.get(None, []))
+            times = sorted(_heard(messages, epoch))
             _judge(evidence, report, (broker_id, epoch), times, (begin, end), known, bound)
 
 
-def answered(evidence: Evidence) -> dict[int | None, list[int]]:
-    """Return by broker id when (ns) its requests were answered. None has the claims, as
-    each controller that takes over gives every broker a whole session."""
-    found: dict[int | None, list[int]] = {}
+@judges("C18")
+def check_ids(evidence: Evidence, report: Report) -> None:
+    """C18: a broker id is free once its owner was silent for longer than a session.
+
+    A controller that takes over gives every broker a whole session. A paused node processes its
+    backlog only after it resumes.
+    """
+    if not evidence.captured or evidence.pauses or not Controller.of(evidence).is_whole(report):
+        return
+    contacts = _contacts(evidence)
+    claims = [at for at, _ in evidence.dated(evidence.trace.claims)]
+    for message in evidence.of("BrokerRegistration"):
+        if _code(message) != errors.DUPLICATE_BROKER_REGISTRATION:
+            continue
+        broker_id = message.request["broker_id"]
+        heard = [m.time for m in contacts[broker_id] if _code(m) in _KEEP_SESSIONS]
+        since = message.sent - _longest_ns(evidence) - REGISTERED_NS
+        if not any(since <= at <= message.time for at in claims + heard):
+            report.broken(
+                "C18",
+                f"{evidence.name(message.replier)} answers BrokerRegistration: broker {broker_id} "
+                "is refused as registered already, although the registered incarnation was silent "
+                "for longer than a session.",
+                limit=REGISTERED,
+            )
+
+
+def _contacts(evidence: Evidence) -> dict[int, list[Message]]:
+    """Return the heartbeats and registrations by broker id."""
+    found: dict[int, list[Message]] = {}
     for api in ("BrokerHeartbeat", "BrokerRegistration"):
         for message in evidence.of(api):
-            answer = message.response
-            if not isinstance(message.request, dict) or not answer:
-                continue
-            if answer["error_code"] in (errors.NONE, errors.REQUEST_TIMED_OUT):
-                found.setdefault(message.request["broker_id"], []).append(message.time)
-    moments = (evidence.moment(claim) for claim in evidence.trace.claims)
-    found[None] = [moment for moment in moments if moment is not None]
+            if message.request is not None:
+                found.setdefault(message.request["broker_id"], []).append(message)
     return found
 
 
-def _heard(message: Message) -> tuple[int, ...]:
-    """Return when (ns) a request may have arrived. It is noted when it is answered, and the answer
-    may have waited for a commit, so any time between sending and answer is possible."""
-    return (*range(message.begun, message.time, POSSIBLE_NS), message.time)
+def _heard(messages: Iterable[Message], epoch: int) -> Iterator[int]:
+    """Yield when (ns) requests with a broker epoch, or registrations, may have arrived.
+
+    They are noted when they are answered, and the answer may have waited for a commit, so any time
+    between sending and answer is possible. A registration is contact whatever epoch it leads to.
+    """
+    for message in messages:
+        if message.request.get("broker_epoch", epoch) == epoch:
+            yield from range(message.begun, message.time, POSSIBLE_NS)
+            yield message.time
+
+
+def _code(message: Message) -> int | None:
+    """Return the error code of an answered request, None without request or answer."""
+    return message.response["error_code"] if message.request and message.response else None
+
+
+def _longest_ns(evidence: Evidence) -> int:
+    """Return how long (ns) a session may last by the slowest clock: silent brokers are looked for
+    eight times in a session, and found one after the other."""
+    return int(session_ns(evidence) * slowest(evidence.run.test)) * 5 // 4
 
 
 def session_ns(evidence: Evidence) -> int:
@@ -110,6 +145,7 @@ def _unfenced(evidence: Evidence) -> dict[int, list[tuple[int, int, int]]] | Non
     """Return by id in which epoch and when (ns) each broker was registered and not fenced: from the
     commit of one record until the controller appended the other. The commit of that one depends on
     other nodes."""
+    chain = evidence.trace.chain
     spans: dict[int, list[tuple[int, int, int]]] = {}
     since: dict[int, tuple[int, int]] = {}
     for state in Controller.of(evidence).brokers.states:
@@ -117,16 +153,15 @@ def _unfenced(evidence: Evidence) -> dict[int, list[tuple[int, int, int]]] | Non
             since.clear()  # Their states are unknown until the log continues.
             continue
         offset, broker_id, epoch, is_unfenced = state
-        entry = evidence.trace.chain.committed.get(offset)
-        at = None if entry is None or entry.event is None else evidence.moment(entry.event)
-        if at is None:
+        entry = chain.committed.get(offset)
+        at = None if entry is None else evidence.moment(entry.event)
+        if entry is None or at is None:
             return None
         if is_unfenced:
             since.setdefault(broker_id, (epoch, at))
         elif broker_id in since:
-            batch = evidence.trace.chain.batches.get(entry.id) if entry is not None else None
-            done = None if batch is None or batch.event is None else evidence.moment(batch.event)
-            until = at if done is None else min(at, done)
+            written = evidence.moment(chain.appended(entry))
+            until = at if written is None else min(at, written)
             spans.setdefault(broker_id, []).append((*since.pop(broker_id), until))
     for broker_id, begun in since.items():
         spans.setdefault(broker_id, []).append((*begun, 1 << 62))
@@ -137,12 +172,11 @@ def reigns(evidence: Evidence) -> list[_Reign]:
     """Return the active controllers that were never paused."""
     found = []
     written = _last_written(evidence)
-    for claim in evidence.trace.claims:
+    for begun, claim in evidence.dated(evidence.trace.claims):
         last = written.get(claim.epoch)
-        last = None if last is None or last.node != claim.node else last
-        begun = evidence.moment(claim)
-        ended = None if last is None else evidence.moment(last)
-        if begun is not None and ended is not None and not evidence.pauses.get(claim.node):
+        ended = evidence.moment(last)
+        own = last is not None and last.node == claim.node
+        if own and ended is not None and not evidence.pauses.get(claim.node):
             found.append(_Reign(claim.node, begun, ended, claim))
     return found
 
@@ -152,9 +186,9 @@ def _last_written(evidence: Evidence) -> dict[int, TraceEvent]:
     chain = evidence.trace.chain
     last: dict[int, tuple[int, TraceEvent]] = {}
     for base, entry in chain.committed.items():
-        batch, epoch = chain.batches.get(entry.id), entry.id[1]
-        if batch is not None and batch.event is not None and base >= last.get(epoch, (-1,))[0]:
-            last[epoch] = base, batch.event
+        event, epoch = chain.appended(entry), entry.id[1]
+        if event is not None and base >= last.get(epoch, (-1,))[0]:
+            last[epoch] = base, event
     return {epoch: event for epoch, (_, event) in last.items()}
 
 
@@ -205,24 +239,20 @@ def _early(evidence: Evidence, report: Report) -> None:
     span = session_ns(evidence) * 3 // 4
     delay = append_ns(evidence)
     claims: dict[int, TraceEvent] = {claim.epoch: claim for claim in evidence.trace.claims}
-    beats: dict[int, list[Message]] = {}
-    for api in ("BrokerHeartbeat", "BrokerRegistration"):
-        for message in evidence.of(api):
-            if message.request is not None:
-                beats.setdefault(message.request["broker_id"], []).append(message)
-    stopping = _stopping(evidence)
+    contacts, stopping = _contacts(evidence), _stopping(evidence)
     for offset, broker_id, epoch in Controller.of(evidence).brokers.fenced:
         entry = chain.committed.get(offset)
-        batch = None if entry is None else chain.batches.get(entry.id)
-        if entry is None or batch is None or batch.event is None:
+        if entry is None:
             continue
-        claim, at = claims.get(entry.id[1]), evidence.moment(batch.event)
-        begun = None if claim is None else evidence.moment(claim)
-        if claim is None or at is None or begun is None or batch.event.node != claim.node:
+        written, claim = chain.appended(entry), claims.get(entry.id[1])
+        at, begun = evidence.moment(written), evidence.moment(claim)
+        if written is None or claim is None or at is None or begun is None:
+            continue
+        if written.node != claim.node:
             continue
         if stopping.get(epoch, at) < at:
             continue  # It reports its stop at once, before any answer.
-        said = [m for m in beats.get(broker_id, ()) if m.sent <= at]
+        said = [m for m in contacts.get(broker_id, ()) if m.sent <= at]
         if any(_wishes(message) for message in said if at <= message.time + 2 * span):
             continue  # However late it arrived: it may have been under way for long.
         report.held("C16")
@@ -236,8 +266,7 @@ def _early(evidence: Evidence, report: Report) -> None:
             and message.time <= decided
             and message.api == "BrokerHeartbeat"
             and message.request["broker_epoch"] == epoch
-            and message.response
-            and message.response["error_code"] == errors.NONE
+            and _code(message) == errors.NONE
         ]
         since = max([decided_at(stopped, begun, delay), *heard])
         if evidence.after(claim.node, since, span) > at:
@@ -246,20 +275,16 @@ def _early(evidence: Evidence, report: Report) -> None:
                 f"{claim.node} fences broker {broker_id} (epoch {epoch}) at offset {offset}, "
                 f"{(at - begun) / 1e9:.2f} s after its claim and {(at - since) / 1e9:.2f} s after "
                 f"the last contact; a session lasts {session_ns(evidence) / 1e9:g} s.",
-                [claim, batch.event],
+                [claim, written],
                 limit=SESSION_LEFT,
             )
 
 
 def _stopping(evidence: Evidence) -> dict[int, int]:
     """Return by broker epoch when (ns) brokers reported that they shut down."""
-    return {
-        event.detail["broker_epoch"]: moment
-        for event in evidence.run.events
-        if event.kind == "broker"
-        and event.detail["state"] == STOPPING
-        and (moment := evidence.moment(event)) is not None
-    }
+    told = (event for event in evidence.run.events if event.kind == "broker")
+    stops = evidence.dated(event for event in told if event.detail["state"] == STOPPING)
+    return {event.detail["broker_epoch"]: at for at, event in stops}
 
 
 def decided_at(stopped: list[tuple[int, int]], told: int, delay: int) -> int:

@@ -9,7 +9,7 @@ from kraftwreck.checkers.kraft.controller_model.replay import Replay
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.recorded.committed_log import Snapshot
+from kraftwreck.checkers.kraft.recorded.committed_log import Snapshot, voter_set
 from kraftwreck.checkers.kraft.recorded.disk_log import disk_logs
 from kraftwreck.checkers.kraft.rule import judges, rule
 from kraftwreck.nodes.log.batch import BatchError
@@ -125,15 +125,12 @@ def _voters(
         )
     if not voters or not levels or not levels[-1]:
         return
-    told = header.voters
-    wanted = {(v["voter_id"], bytes(v["voter_directory_id"])) for v in voters[-1]}
-    found = {(v["voter_id"], bytes(v["voter_directory_id"])) for v in told or ()}
+    wanted, found = voters[-1], voter_set(header.voters)
     if wanted != found:
         report.broken(
             "I20",
-            f"{where}: snapshot {name} names the voters "
-            f"{sorted(voter for voter, _ in found)}; in force were "
-            f"{sorted(voter for voter, _ in wanted)}.",
+            f"{where}: snapshot {name} names the voters {sorted(dict(found))}; in force were "
+            f"{sorted(dict(wanted))}.",
         )
 
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.limits import STEP_NS
+from kraftwreck.checkers.kraft.quorum_model.quorum import VoterSet, voters_in
+from kraftwreck.checkers.kraft.quorum_model.transitions import RESIGNED
+from kraftwreck.checkers.kraft.recorded.timeline import Timeline
 from kraftwreck.histories.message import Message
 from kraftwreck.histories.trace import TraceEvent
 
-LEADER, FOLLOWER, RESIGNED = "leader", "follower", "resigned"
 _MOVES = frozenset(("start", "state", "grant", "elected", "resign"))
 _LOG = frozenset(("append", "truncate", "install", "start"))
 
 _TOLD = _MOVES | _LOG | {"voters"}
-
-Voters = frozenset[tuple[int, str]]
-"""(node id, directory id in hex) of the voters in force."""
 
 
 class Position(NamedTuple):
@@ -32,41 +29,26 @@ class Position(NamedTuple):
 
 
 class _Node:
-    """The positions of one node and the ends of its log, over time. ``when`` returns the time (ns
-    since the start of the test) of an event."""
+    """The positions of one node, the ends of its log, and its voters."""
 
-    def __init__(self, when: Callable[[TraceEvent], int | None]) -> None:
-        self._when = when
-        self.times: list[int] = []
-        self.positions: list[Position] = []
-        self.tip_times: list[int] = []
-        self.tips: list[tuple[int | None, int]] = []
+    def __init__(self) -> None:
+        self.positions: Timeline[Position] = Timeline()
+        self.tips: Timeline[tuple[int | None, int]] = Timeline()
         """(epoch of the last record, end offset); no epoch where it is not known."""
-        self.voters_times: list[int] = []
-        self.voters: list[tuple[Voters, int]] = []
+        self.voters: Timeline[tuple[VoterSet, int]] = Timeline()
+        """The voters in force, with kraft.version."""
         self._stack: list[tuple[int, int | None]] = []
         self._directory: str | None = None
 
-    def _time(self, event: TraceEvent) -> int:
-        at = self._when(event)
-        return -1 if at is None else at
-
-    def moved(self, event: TraceEvent) -> None:
+    def moved(self, event: TraceEvent, at: int) -> None:
         """Note the node's position."""
         if event.kind == "start":
             self._directory = event.detail.get("directory")
         now = Position(event.state, event.epoch, event.leader, event.voted, self._directory)
-        if not self.positions or self.positions[-1] != now:
-            self.times.append(self._time(event))
-            self.positions.append(now)
+        if self.positions.values[-1:] != [now]:
+            self.positions.note(at, now)
 
-    def counts(self, event: TraceEvent) -> None:
-        """Note the voters that the node uses."""
-        voters = frozenset((int(i), str(directory)) for i, directory in event.detail["voters"])
-        self.voters_times.append(self._time(event))
-        self.voters.append((voters, event.detail["kraft_version"]))
-
-    def logged(self, event: TraceEvent) -> None:
+    def logged(self, event: TraceEvent, at: int) -> None:
         """Note the end of the node's log."""
         stack = self._stack
         last_epoch = event.detail.get("last_epoch") if event.kind == "start" else None
@@ -83,8 +65,10 @@ class _Node:
                 stack.pop()
             if not stack or stack[-1][0] != event.leo:
                 stack[:] = [(event.leo, 0 if event.leo == 0 else None)]
-        self.tip_times.append(self._time(event))
-        self.tips.append((stack[-1][1], event.leo))
+        self.tips.note(at, (stack[-1][1], event.leo))
+
+
+_NOWHERE: Final = _Node()
 
 
 class Standing:
@@ -92,52 +76,49 @@ class Standing:
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
-        self._nodes: dict[str, _Node] = {
-            name: _Node(evidence.moment) for name in evidence.names.values()
-        }
+        self._nodes = {name: _Node() for name in evidence.ids}
         self.resigned: set[tuple[int, int]] = set()
         """(node id, epoch) of each node that resigned as leader of the epoch."""
-        ids = {name: node for node, name in evidence.names.items()}
         for event in evidence.run.events:
-            kind = event.kind
-            if kind in _TOLD:
-                node = self._nodes.get(event.node)
-                if node is None:
-                    continue
-                if kind == "voters":
-                    node.counts(event)
-                    continue
-                if kind in _MOVES:
-                    node.moved(event)
-                    if event.state == RESIGNED:
-                        self.resigned.add((ids[event.node], event.epoch))
-                if kind in _LOG:
-                    node.logged(event)
+            kind, node = event.kind, self._nodes.get(event.node)
+            if kind not in _TOLD or node is None:
+                continue
+            moment = evidence.moment(event)
+            at = -1 if moment is None else moment
+            if kind == "voters":
+                voters = frozenset(voters_in(event).items())
+                node.voters.note(at, (voters, event.detail["kraft_version"]))
+            if kind in _MOVES:
+                node.moved(event, at)
+                if event.state == RESIGNED:
+                    self.resigned.add((evidence.ids[event.node], event.epoch))
+            if kind in _LOG:
+                node.logged(event, at)
 
     @classmethod
     def of(cls, evidence: Evidence) -> Standing:
         """Return the positions of the nodes of ``evidence``'s run, made once."""
         return evidence.run.derived("standing", lambda run: cls(evidence))
 
+    def _replier(self, message: Message) -> _Node:
+        return self._nodes.get(self._evidence.name(message.replier), _NOWHERE)
+
     def positions(self, message: Message) -> list[Position]:
         """Return the replier's positions from the request's sending to its answer."""
-        node = self._nodes.get(self._evidence.name(message.replier))
-        return [] if node is None else node.positions[self._span(message, node.times)]
+        return self._replier(message).positions.during(*span(message))
 
     def tips(self, message: Message) -> list[tuple[int | None, int]]:
         """Return (epoch of the last record, end offset) of the replier's log in that time."""
-        node = self._nodes.get(self._evidence.name(message.replier))
-        return [] if node is None else node.tips[self._span(message, node.tip_times)]
+        return self._replier(message).tips.during(*span(message))
 
-    def voters(self, message: Message) -> list[tuple[Voters, int]]:
+    def voters(self, message: Message) -> list[tuple[VoterSet, int]]:
         """Return the voters in force on the replier, with kraft.version, in that time."""
-        node = self._nodes.get(self._evidence.name(message.replier))
-        return [] if node is None else node.voters[self._span(message, node.voters_times)]
+        return self._replier(message).voters.during(*span(message))
 
-    @staticmethod
-    def _span(message: Message, times: list[int]) -> slice:
-        first = max(bisect_right(times, message.sent) - 1, 0)
-        return slice(first, bisect_right(times, message.time + STEP_NS, lo=first))
+
+def span(message: Message) -> tuple[int, int]:
+    """Return when (ns) a request was sent, and the end of the step that answered it."""
+    return message.sent, message.time + STEP_NS
 
 
 def told(stood: list[Position]) -> str:

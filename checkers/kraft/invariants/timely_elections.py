@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 from kraftwreck.checkers.kraft.controller_model.config_values import is_true
 from kraftwreck.checkers.kraft.controller_model.exchanges import Commits
@@ -20,7 +21,7 @@ from kraftwreck.checkers.kraft.controller_model.metadata_model import (
     PartitionKey,
 )
 from kraftwreck.checkers.kraft.controller_model.refusals import is_online
-from kraftwreck.checkers.kraft.controller_model.state import State, StateHistory
+from kraftwreck.checkers.kraft.controller_model.state import State, StateHistory, Versions
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import GAPS, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
@@ -37,6 +38,7 @@ from kraftwreck.checkers.recorded.clocks import slowest
 from kraftwreck.checkers.suspicion import in_virtual_time
 
 REBALANCE = "leader_imbalance_check_interval_seconds"
+_FOREVER = 1 << 62
 UNCLEAN = "unclean_leader_election_interval_ms"
 
 
@@ -93,13 +95,12 @@ def _wanting(history: StateHistory) -> Iterator[tuple[PartitionKey, int, int, st
     A partition is examined after each change of itself, of a broker that could lead it, or of a
     setting. Its wait continues through changes that do not end it.
     """
-    brokers = sorted({end for v in history.brokers.values() for end, _, _ in v.since(-1, 1 << 62)})
-    settings = sorted({end for v in history.configs.values() for end, _, _ in v.since(-1, 1 << 62)})
-    turns = sorted({*brokers, *settings})
+    others: list[Versions[Any]] = [*history.brokers.values(), *history.configs.values()]
+    turns = sorted({change[0] for versions in others for change in versions.changes()})
     for key, versions in history.partitions.items():
-        changes = versions.since(-1, 1 << 62)
+        changes = [*versions.changes(), (_FOREVER, None, None)]
         since, kind = -1, ""
-        for (end, _, partition), (following, _, _) in pairwise([*changes, (1 << 62, None, None)]):
+        for (end, _, partition), (following, _, _) in pairwise(changes):
             at_ease = partition is None or partition.leader == partition.replicas[0]
             within = turns[bisect_right(turns, end) : bisect_left(turns, following)]
             for turn in [end] if at_ease else [end, *within]:
@@ -111,7 +112,7 @@ def _wanting(history: StateHistory) -> Iterator[tuple[PartitionKey, int, int, st
                 if wants != kind:
                     since, kind = turn, wants
         if kind:
-            yield key, since, 1 << 62, kind
+            yield key, since, _FOREVER, kind
 
 
 def _kind(state: State, topic_id: bytes, partition: Partition) -> str:

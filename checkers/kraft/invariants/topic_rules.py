@@ -1,26 +1,24 @@
-"""Names and ids: C10 (one TopicRecord per live name) and C11 TopicIdUnique, ProducerIdUnique."""
+"""Names and ids: C10 (one TopicRecord per live name), C11 IdUnique, and C2 for producer ids."""
 
 from __future__ import annotations
 
+from kraftwreck.checkers.kraft.controller_model.metadata_model import Change
 from kraftwreck.checkers.kraft.controller_model.replay import Step
 from kraftwreck.checkers.kraft.invariants.report import Report
 
 
 class TopicRules:
-    """Rules for topics. ``created`` and ``removed`` are the names of all topics ever."""
+    """Rules for topics and producer ids."""
 
     def __init__(self, report: Report) -> None:
-        self.created: set[str] = set()
-        self.removed: set[str] = set()
         self._report = report
         self._ids: dict[bytes, tuple[int, str]] = {}
         self._producers = -1
 
-    def step(self, step: Step) -> None:
+    def step(self, step: Step, change: Change) -> None:
         """Judge a change that is neither of a partition nor of a broker."""
-        change = step.change
-        assert change is not None
         if change.section == "producer ids":
+            self._owner(step)
             self._report.held("C11")
             if change.new <= self._producers:
                 self._report.broken(
@@ -30,7 +28,6 @@ class TopicRules:
                 )
             self._producers = max(self._producers, change.new)
         elif change.section == "topic" and change.new is not None:
-            self.created.add(change.key)
             self._report.held("C10")
             self._report.held("C11")
             first = self._ids.setdefault(change.new, (step.offset, change.key))
@@ -40,8 +37,19 @@ class TopicRules:
                     f"Topic {change.key} at offset {step.offset} has the id {change.new.hex()}, "
                     f"which topic {first[1]} had before.",
                 )
-        elif change.section == "topic":
-            self.removed.add(change.key)
+
+    def _owner(self, step: Step) -> None:
+        """C2: producer ids are given to the registered incarnation only."""
+        broker_id, epoch = step.fields["broker_id"], step.fields["broker_epoch"]
+        broker = step.model.brokers.get(broker_id)
+        if broker is not None:
+            self._report.held("C2")
+            if broker.epoch != epoch:
+                self._report.broken(
+                    "C2",
+                    f"Offset {step.offset} gives producer ids to broker {broker_id} epoch {epoch}; "
+                    f"its epoch is {broker.epoch}.",
+                )
 
     def refused(self, offset: int, name: str, why: str) -> bool:
         """Report that an existing topic was created again."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 from kraftwreck.checkers.kraft.controller_model.config_values import SET, altered
 from kraftwreck.checkers.kraft.controller_model.exchanges import Commits
 from kraftwreck.checkers.kraft.controller_model.metadata_model import BROKER, TOPIC
-from kraftwreck.checkers.kraft.controller_model.state import StateHistory
+from kraftwreck.checkers.kraft.controller_model.state import NEVER, StateHistory
 from kraftwreck.checkers.kraft.invariants.answers import UNTOLD
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.eligible_rules import MIN_INSYNC
@@ -110,7 +110,7 @@ def check_topics(evidence: Evidence, report: Report) -> None:
     for name, versions in history.topics.items():
         report.held("C21")
         if name not in requested:
-            end = next(end for end, _, _ in versions.since(-1, 1 << 62))
+            end = next(end for end, _, _ in versions.changes())
             report.broken("C21", f"Topic {name} is created below offset {end} without a request.")
 
 
@@ -122,7 +122,7 @@ def check_settings(evidence: Evidence, report: Report) -> None:
         return
     commits, requested = Commits.of(evidence), _Requested(run)
     for key, versions in history.configs.items():
-        for end, before, after in versions.since(-1, 1 << 62):
+        for end, before, after in versions.changes():
             if before == after or _goes_with_its_topic(history, key, end, after):
                 continue
             report.held("C21")
@@ -150,8 +150,7 @@ def check_settings(evidence: Evidence, report: Report) -> None:
 
 def _goes_with_its_topic(history: StateHistory, key: Key, end: int, after: str | None) -> bool:
     kind, name, _ = key
-    topic = history.topics.get(name)
-    return kind == TOPIC and after is None and (topic is None or topic.at(end) is None)
+    return kind == TOPIC and after is None and history.topics.get(name, NEVER).at(end) is None
 
 
 def _is_requested(

@@ -1,5 +1,5 @@
-"""Voter sets compared with logs (KIP-853): I31 VotersOfOwnLog, I32 AddedOnceCaughtUp and C17
-VoterChangeCommitted.
+"""Voter sets compared with logs (KIP-853): I26 VoterChangeOneAtATime, I31 VotersOfOwnLog, I32
+AddedOnceCaughtUp and C17 VoterChangeCommitted.
 
 On each node a voter set is in force from the append of its record until a newer one is appended or
 the record is truncated. An operator gets the acknowledgement once the record is committed.
@@ -8,27 +8,27 @@ the record is truncated. An operator gets the acknowledgement once the record is
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
+from typing import NamedTuple
 
 from kraftwreck.checkers.kraft.controller_model.exchanges import Commits
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import STEP_NS
-from kraftwreck.checkers.kraft.quorum_model.fetching import is_plain
+from kraftwreck.checkers.kraft.quorum_model.fetching import is_plain, is_served
+from kraftwreck.checkers.kraft.quorum_model.quorum import VoterSet, voters_in
 from kraftwreck.checkers.kraft.quorum_model.replica import NO_DIRECTORY
-from kraftwreck.checkers.kraft.recorded.committed_log import DECODING, control_records
-from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch, disk_logs, read_batches
-from kraftwreck.checkers.kraft.rule import rule
+from kraftwreck.checkers.kraft.recorded.committed_log import DECODING, control_records, voter_set
+from kraftwreck.checkers.kraft.recorded.disk_log import disk_logs, read_batches
+from kraftwreck.checkers.kraft.rule import judges, rule
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.log.batch import BatchError
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.nodes.protocol.codec import ProtocolError
 from kraftwreck.nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS
 
-Set = frozenset[tuple[int, str]]
-"""(node id, directory id in hex) of the voters."""
-Records = dict[tuple[int, int], tuple[int, Set]]
+Records = dict[tuple[int, int], tuple[int, VoterSet]]
 """(offset, voters) by base offset and epoch of the batch."""
 Levels = dict[tuple[int, int], tuple[int, int] | None]
 """(offset, kraft.version) by base offset and epoch of the batch; None for a known batch without
@@ -38,13 +38,18 @@ such a record. A batch without a key was never read."""
 NO_CHANGE = "no change of the voters in this run"
 
 
+class _Due(NamedTuple):
+    """A report of voters that must follow ``cause``: of the ``voters`` appended at ``offset``, or,
+    if these are None, of any below ``offset``, to which the log was truncated."""
+
+    cause: TraceEvent
+    offset: int
+    voters: VoterSet | None
+
+
 @dataclass(slots=True)
 class _Node:
-    """A node's last report of voters, and the one that is due.
-
-    ``offset`` is None without a report. ``due`` is the reason and the offset that the voters must
-    be of (or, for a truncation, be below).
-    """
+    """A node's last report of voters, None without one, and the report that is due."""
 
     incarnation: int | None = None
     levels: list[tuple[int, int | None]] = field(default_factory=list)
@@ -57,9 +62,7 @@ class _Node:
     untold: bool = False
     """Whether it may hold records that no trace reports: a node may write and die before it."""
     offset: int | None = None
-    due: tuple[str, int] | None = None
-    cause: TraceEvent | None = None
-    known: Set | None = None
+    due: _Due | None = None
 
 
 @rule(
@@ -93,14 +96,28 @@ def check(evidence: Evidence, report: Report) -> None:
         _acknowledged(evidence, report)
 
 
+@judges("I26")
+def check_records(evidence: Evidence, report: Report) -> None:
+    """Judge I26 by the VotersRecords of the committed log; the trace has shown their timing."""
+    sets = Controller.of(evidence).replay.voters if evidence.log.whole else []
+    for (_, before), (offset, now) in pairwise(sets):
+        changed = before ^ now
+        if changed:
+            report.held("I26")
+        if len(changed) > 1:
+            report.broken(
+                "I26",
+                f"The VotersRecord at offset {offset} changes more than one voter: from "
+                f"{sorted(dict(before))} to {sorted(dict(now))}.",
+            )
+
+
 def _records(evidence: Evidence) -> tuple[Records, Levels]:
     """Return the voter sets and levels in all batches that a disk image or the capture holds."""
     capture = evidence.run.capture
-    batches: dict[tuple[int, int, int], StoredBatch] = {}
-    for log in disk_logs(evidence.run):
-        batches |= {(b.base, b.epoch, b.crc): b for b in log.fresh}
+    batches = {batch.key: batch for log in disk_logs(evidence.run) for batch in log.fresh}
     if capture is not None:
-        batches |= dict(read_batches(capture.batches))
+        batches |= {batch.key: batch for batch in read_batches(capture.batches)}
     found: Records = {}
     levels: Levels = {}
     for batch in batches.values():
@@ -111,16 +128,12 @@ def _records(evidence: Evidence) -> tuple[Records, Levels]:
         try:
             for offset, kind, fields in control_records(batch):
                 if kind == KRAFT_VOTERS:
-                    found[key] = (offset, _set(fields["voters"]))
+                    found[key] = (offset, voter_set(fields["voters"]))
                 elif kind == KRAFT_VERSION:
                     levels[key] = (offset, fields["kraft_version"])
         except (*DECODING, BatchError, ProtocolError):
             continue
     return found, levels
-
-
-def _set(voters: list[dict[str, Any]]) -> Set:
-    return frozenset((v["voter_id"], bytes(v["voter_directory_id"]).hex()) for v in voters)
 
 
 def _own_logs(evidence: Evidence, report: Report, records: Records, levels: Levels) -> None:
@@ -138,19 +151,18 @@ def _own_logs(evidence: Evidence, report: Report, records: Records, levels: Leve
             _known(report, event)
             _told(report, node, event)
         elif node.due is not None:
-            _silent(report, node, event)
+            _silent(report, node, node.due, event)
         if kind == "append":
             entry = records.get((event.detail["base"], event.detail["epoch"]))
             if entry is not None and node.offset is not None:
-                node.due, node.cause = ("append", entry[0]), event
-                node.known = entry[1]
+                node.due = _Due(event, *entry)
         elif kind == "truncate" and (node.offset or 0) >= event.detail["to"]:
-            node.due, node.cause = ("cut", event.detail["to"]), event
+            node.due = _Due(event, event.detail["to"], None)
 
 
 def _known(report: Report, event: TraceEvent) -> None:
     """I27: with kraft.version 1 every voter's disk is known; a set without one matches any."""
-    strangers = [int(i) for i, directory in event.detail["voters"] if directory == NO_DIRECTORY]
+    strangers = [i for i, directory in voters_in(event).items() if directory == NO_DIRECTORY]
     if strangers and event.detail["kraft_version"]:
         report.broken(
             "I27",
@@ -205,42 +217,35 @@ def _leveled(report: Report, node: _Node, event: TraceEvent, levels: Levels) -> 
 
 
 def _told(report: Report, node: _Node, event: TraceEvent) -> None:
-    offset = event.detail["offset"]
-    told = frozenset((int(i), str(directory)) for i, directory in event.detail["voters"])
+    offset, told = event.detail["offset"], frozenset(voters_in(event).items())
     due, node.due, node.offset = node.due, None, offset
     if due is None:
         return
     report.held("I31")
-    why, at = due
-    cause = [node.cause, event] if node.cause is not None else [event]
-    if why == "cut" and offset >= at:
-        report.broken(
-            "I31",
-            f"{event.node} still uses the voters of offset {offset}, which it has just truncated "
-            f"(to {at}).",
-            cause,
+    wrong = None
+    if due.voters is None and offset >= due.offset:
+        wrong = (
+            f"still uses the voters of offset {offset}, which it has just truncated (to "
+            f"{due.offset})"
         )
-    elif why == "append" and (offset != at or told != node.known):
-        report.broken(
-            "I31",
-            f"{event.node} has appended voters {sorted(node.known or ())} at offset {at}, but "
-            f"uses {sorted(told)} of offset {offset}.",
-            cause,
+    elif due.voters is not None and (offset, told) != due[1:]:
+        wrong = (
+            f"has appended voters {sorted(due.voters)} at offset {due.offset}, but uses "
+            f"{sorted(told)} of offset {offset}"
         )
+    if wrong is not None:
+        report.broken("I31", f"{event.node} {wrong}.", [due.cause, event])
 
 
-def _silent(report: Report, node: _Node, event: TraceEvent) -> None:
-    assert node.due is not None
-    why, at = node.due
-    cause = [node.cause, event] if node.cause is not None else [event]
+def _silent(report: Report, node: _Node, due: _Due, event: TraceEvent) -> None:
     node.due = None
     report.held("I31")
     what = (
-        f"has truncated its log to {at} but keeps the voters of offset {node.offset}"
-        if why == "cut"
-        else f"has appended voters at offset {at} but keeps those of offset {node.offset}"
+        f"has truncated its log to {due.offset} but keeps the voters of offset {node.offset}"
+        if due.voters is None
+        else f"has appended voters at offset {due.offset} but keeps those of offset {node.offset}"
     )
-    report.broken("I31", f"{event.node} {what}.", cause)
+    report.broken("I31", f"{event.node} {what}.", [due.cause, event])
 
 
 def _caught_up(evidence: Evidence, report: Report) -> None:
@@ -254,21 +259,15 @@ def _caught_up(evidence: Evidence, report: Report) -> None:
         if asked is None:
             continue
         # Hosts record requests without their answers, so the request must do.
-        served = answer is None or not (answer.error or answer.partition_error)
-        if served and (answer is None or is_plain(answer)):
-            key = (
-                message.replier,
-                asked.current_leader_epoch,
-                asked.replica_id,
-                asked.directory.hex(),
-            )
+        if answer is None or (is_served(answer) and is_plain(answer)):
+            asker = asked.replica_id, asked.directory.hex()
+            key = (message.replier, asked.current_leader_epoch, *asker)
             # It may be parked at the leader, which counts it on arrival, and answered later.
             fetched[key] = min(message.begun, fetched.get(key, message.begun))
-    ids = {name: number for number, name in evidence.names.items()}
     for event in evidence.run.events:
         if event.kind != "voters":
             continue
-        now = {int(i): str(directory) for i, directory in event.detail["voters"]}
+        now = voters_in(event)
         offset, level = event.detail["offset"], event.detail["kraft_version"]
         last = before.get(event.node)
         before[event.node] = (offset, now)
@@ -279,7 +278,7 @@ def _caught_up(evidence: Evidence, report: Report) -> None:
             if last[1].get(voter) == directory or moment is None or voter in last[1]:
                 continue
             report.held("I32")
-            first = fetched.get((ids.get(event.node, -1), event.epoch, voter, directory))
+            first = fetched.get((evidence.ids.get(event.node, -1), event.epoch, voter, directory))
             if first is None or first > moment + STEP_NS:
                 report.broken(
                     "I32",
@@ -291,7 +290,7 @@ def _caught_up(evidence: Evidence, report: Report) -> None:
 
 def _acknowledged(evidence: Evidence, report: Report) -> None:
     """C17: a change that an operator got acknowledged is committed."""
-    sets = [(offset, _set(voters)) for offset, voters in Controller.of(evidence).replay.voters]
+    sets = Controller.of(evidence).replay.voters
     if not Controller.of(evidence).is_whole(report, "C17"):
         return
     commits = Commits.of(evidence)
@@ -305,10 +304,7 @@ def _acknowledged(evidence: Evidence, report: Report) -> None:
             if adds and not exchange.request.get("ack_when_committed", True):
                 continue
             report.held("C17")
-            voter = (
-                exchange.request["voter_id"],
-                bytes(exchange.request["voter_directory_id"]).hex(),
-            )
+            [voter] = voter_set([exchange.request])
             latest = [voters for offset, voters in sets if offset < exchange.low][-1:]
             within = [v for offset, v in sets if exchange.low <= offset < exchange.high]
             if not any((voter in voters) == adds for voters in latest + within):

@@ -1,12 +1,11 @@
-"""Votes: I2 VoteOnce, I3 VotePersisted, I4 VoteUpToDate, I5 LeaderHasMajority, I6
-MonotonicEpoch, I16 PrevoteHarmless, I17 LeaderStickiness, I27 ObserverNotCounted."""
+"""Votes by messages: I2 VoteOnce, I16 PrevoteHarmless, I17 LeaderStickiness."""
 
 from __future__ import annotations
 
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import BACKLOG_NS, MS, REQUEST_TIMEOUT_MS, STICKINESS
-from kraftwreck.checkers.kraft.quorum_model.fetching import Answers
+from kraftwreck.checkers.kraft.quorum_model.fetching import Answers, is_served
 from kraftwreck.checkers.kraft.recorded.settings import check_quorum_ns
 from kraftwreck.checkers.kraft.rule import judges, rule
 
@@ -19,11 +18,9 @@ from kraftwreck.checkers.kraft.rule import judges, rule
     live=True,
     nothing="no node requested a pre-vote",
 )
-@judges("I2", "I3", "I6", "I16")
+@judges("I2", "I16")
 def check(evidence: Evidence, report: Report) -> None:
-    """Judge what messages and disks add to the trace."""
-    for invariant in ("I3", "I6"):
-        report.held(invariant, evidence.disks.facts.get(invariant, 0))
+    """Judge what messages add to the trace."""
     _granted(evidence, report)
     _stickiness(evidence, report)
 
@@ -78,7 +75,7 @@ def _stickiness(evidence: Evidence, report: Report) -> None:
         answer = message.response
         if message.request is not None or answer is None:
             continue  # The time of an answer is not the time of its arrival.
-        if answer.error == answer.partition_error == 0:
+        if is_served(answer):
             # By the sender of the request: answers by way of a bootstrap server do not count.
             key = message.asker, message.replier, answer.leader_epoch
             fetched.setdefault(key, []).append(message.time)

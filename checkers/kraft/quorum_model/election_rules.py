@@ -45,13 +45,7 @@ def vote_is_saved(voter: int, epoch: int, candidate: int, saved: WriteQuorumStat
 # --- leaders and epochs ----------------------------------------------------------------------
 
 
-@rule(
-    "I1",
-    "ElectionSafety",
-    "At most one node leads an epoch.",
-    "T1 T2 T4",
-    on=("new-leader",),
-)
+@rule("I1", "ElectionSafety", "At most one node leads an epoch.", "T1 T2 T4", on=("new-leader",))
 def epoch_has_one_leader(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     leader = leader_in(replica, event)
     known, first = quorum.leaders.get(event.epoch, (leader, event))
@@ -102,11 +96,7 @@ def leader_was_candidate(quorum: Quorum, replica: Replica, event: TraceEvent) ->
 
 
 @rule(
-    "I16",
-    "PrevoteHarmless",
-    "A request for pre-votes raises no epoch.",
-    "T1 T4",
-    on=("pre-votes",),
+    "I16", "PrevoteHarmless", "A request for pre-votes raises no epoch.", "T1 T4", on=("pre-votes",)
 )
 def pre_votes_raise_no_epoch(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     last = replica.last

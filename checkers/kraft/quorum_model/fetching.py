@@ -11,10 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from kraftwreck.nodes.consensus.kraft.messages import FetchResponse
+from kraftwreck.nodes.consensus.kraft.messages import FetchResponse, FetchSnapshotResponse
 
 ANSWERS: Final = 2
 """One answer to a follower may have been dropped as too late, two may not."""
+
+
+def is_served(answer: FetchResponse | FetchSnapshotResponse) -> bool:
+    """Whether a fetch was answered without an error."""
+    return not (answer.error or answer.partition_error)
 
 
 def is_plain(answer: FetchResponse) -> bool:

@@ -93,6 +93,11 @@ class LogChain:
         within = any(e.id[0] < offset <= e.last for e in self.committed.values())
         return -1 if within else None
 
+    def appended(self, entry: Committed) -> TraceEvent | None:
+        """Return the first event that shows a committed batch in a log, None without one."""
+        batch = self.batches.get(entry.id)
+        return None if batch is None else batch.event
+
     def hold(
         self,
         where: str,

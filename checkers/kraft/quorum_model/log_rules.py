@@ -129,11 +129,7 @@ def leader_commits_its_epoch_first(quorum: Quorum, replica: Replica, event: Trac
 
 
 @rule(
-    "I13",
-    "MonotonicHW",
-    "The high watermark of a process never goes back.",
-    "T4",
-    on=("new-hw",),
+    "I13", "MonotonicHW", "The high watermark of a process never goes back.", "T4", on=("new-hw",)
 )
 def high_watermark_goes_up(quorum: Quorum, replica: Replica, event: TraceEvent) -> Found:
     if event.hw >= replica.max_hw:

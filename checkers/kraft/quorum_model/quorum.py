@@ -10,6 +10,8 @@ from kraftwreck.histories.trace import TraceEvent
 
 Found = str | tuple[str, list[TraceEvent]] | list[str] | None
 """The result of a rule over steps: an explanation, one with the events that show it, or several."""
+VoterSet = frozenset[tuple[int, str]]
+"""(node id, directory id in hex) of voters."""
 Holders = Callable[[int, int, int], "set[tuple[int, str]]"]
 """(base, epoch, last) of a batch: the (node id, directory id) of the disks that hold it."""
 

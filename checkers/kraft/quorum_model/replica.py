@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
 
 from kraftwreck.checkers.kraft.quorum_model.log_chain import START, BatchId
 from kraftwreck.histories.trace import TraceEvent
@@ -16,21 +16,7 @@ NO_DIRECTORY = bytes(16).hex()
 FOREVER = 1 << 62
 
 
-class Standing(NamedTuple):
-    """A node's position at one instant: its last event by then (None if there is none), and the
-    last that moved its high watermark."""
-
-    name: str
-    id: int
-    state: str
-    epoch: int
-    hw: int
-    last: TraceEvent | None
-    moved: TraceEvent | None
-    voters: dict[int, str]
-    voters_offset: int
-
-
+@dataclass(slots=True, eq=False)
 class Replica:
     """One node's position, votes and log, over all its incarnations.
 
@@ -39,135 +25,85 @@ class Replica:
     were not traced (the process died between writing and reporting).
     """
 
-    __slots__ = (
-        "_at_end",
-        "bases",
-        "bit",
-        "crcs",
-        "delivered",
-        "directory",
-        "end",
-        "epoch",
-        "epoch_seen",
-        "epoch_start",
-        "epoch_start_of",
-        "epochs",
-        "fetched",
-        "gap",
-        "given",
-        "gone",
-        "grown",
-        "hw",
-        "id",
-        "incarnation",
-        "installed",
-        "last",
-        "lasts",
-        "leader",
-        "level",
-        "loaded",
-        "max_hw",
-        "moved",
-        "name",
-        "seq",
-        "since",
-        "state",
-        "under_hw",
-        "unseen",
-        "until",
-        "voted",
-        "voters",
-        "voters_offset",
-        "votes",
-        "wiped",
+    name: str
+    id: int
+    until: int = FOREVER
+    """When the judged time ends, by the node's monotonic clock (µs)."""
+    _at_end: Replica | None = field(default=None, init=False)
+    incarnation: int = 0
+    seq: int = -1
+    state: str = ""
+    last: TraceEvent | None = None
+    moved: TraceEvent | None = None
+    """The last event, and the last one that moved the high watermark."""
+    epoch_seen: int = -1
+    """The highest epoch ever, on any disk."""
+    gap: bool = False
+    """Whether events of this node are missing."""
+    since: int = 0
+    """The time (µs of the node's clock) at which it entered its state."""
+    epoch: int = -1
+    leader: int = -1
+    voted: int = -1
+    votes: dict[int, tuple[int, TraceEvent]] = field(default_factory=dict)
+    """Per epoch, the candidate the node voted for, and the event that shows it."""
+    grown: bool = False
+    """Whether this incarnation began with a longer or another log than was reported."""
+    hw: int = -1
+    max_hw: int = -1
+    """Highest high watermark of this incarnation."""
+    epoch_start: int = -1
+    epoch_start_of: int = -1
+    """Epoch whose leader this node was elected, and its first offset."""
+    bases: list[int] = field(default_factory=list)
+    epochs: list[int] = field(default_factory=list)
+    lasts: list[int] = field(default_factory=list)
+    crcs: list[int] = field(default_factory=list)
+    end: int | None = 0
+    unseen: list[tuple[int, int]] = field(default_factory=list)
+    under_hw: int = 0
+    """How many of the tracked batches were seen below the high watermark."""
+    delivered: int | None = None
+    """The offset that this incarnation delivers next to its state machine; None before the
+    first one, -1 when it is unknown."""
+    directory: str | None = None
+    """The directory id of the disk in the last start event; None if it had none."""
+    wiped: bool = False
+    """Whether the disk was ever replaced by an empty one."""
+    gone: dict[str | None, tuple[set[tuple[int, int]], list[tuple[int, int]]]] = field(
+        default_factory=dict
     )
+    """Per directory id of a replaced disk: the (base, epoch) of the batches it held, and the
+    offsets it may have held without a trace."""
+    given: dict[int, dict[str | None, int]] = field(default_factory=dict)
+    """Per epoch and directory, the candidate the node voted for, wiped disks included."""
+    voters: dict[int, str] = field(default_factory=dict)
+    """The voters in force by the node's last report: directory ids by node id."""
+    voters_offset: int = -1
+    level: int = 0
+    """Offset of the record with these voters, and kraft.version."""
+    installed: int = -1
+    """The end of the last snapshot it installed; this is committed whatever its source."""
+    loaded: bool = False
+    """Whether this process has loaded a snapshot."""
+    fetched: bool = False
+    """Whether it has appended from the leader that it follows."""
 
-    def __init__(self, name: str, node_id: int, until: int = FOREVER) -> None:
-        self.until = until
-        """When the judged time ends, by the node's monotonic clock (µs)."""
-        self._at_end: Standing | None = None
-        self.name = name
-        self.id = node_id
-        self.bit = 1 << node_id
-        self.incarnation = 0
-        self.seq = -1
-        self.state = ""
-        self.last: TraceEvent | None = None
-        self.moved: TraceEvent | None = None
-        """The last event, and the last one that moved the high watermark."""
-        self.epoch_seen = -1
-        """The highest epoch ever, on any disk."""
-        self.gap = False
-        """Whether events of this node are missing."""
-        self.since = 0
-        """The time (µs of the node's clock) at which it entered its state."""
-        self.epoch = -1
-        self.leader = -1
-        self.voted = -1
-        self.votes: dict[int, tuple[int, TraceEvent]] = {}
-        """Per epoch, the candidate the node voted for, and the event that shows it."""
-        self.grown = False
-        """Whether this incarnation began with a longer or another log than was reported."""
-        self.hw = -1
-        self.max_hw = -1
-        """Highest high watermark of this incarnation."""
-        self.epoch_start = -1
-        self.epoch_start_of = -1
-        """Epoch whose leader this node was elected, and its first offset."""
-        self.bases: list[int] = []
-        self.epochs: list[int] = []
-        self.lasts: list[int] = []
-        self.crcs: list[int] = []
-        self.end: int | None = 0
-        self.unseen: list[tuple[int, int]] = []
-        self.under_hw = 0
-        """How many of the tracked batches were seen below the high watermark."""
-        self.delivered: int | None = None
-        """The offset that this incarnation delivers next to its state machine; None before the
-        first one, -1 when it is unknown."""
-        self.directory: str | None = None
-        """The directory id of the disk in the last start event; None if it had none."""
-        self.wiped = False
-        """Whether the disk was ever replaced by an empty one."""
-        self.gone: dict[str | None, tuple[set[tuple[int, int]], list[tuple[int, int]]]] = {}
-        """Per directory id of a replaced disk: the (base, epoch) of the batches it held, and the
-        offsets it may have held without a trace."""
-        self.given: dict[int, dict[str | None, int]] = {}
-        """Per epoch and directory, the candidate the node voted for, wiped disks included."""
-        self.voters: dict[int, str] = {}
-        """The voters in force by the node's last report: directory ids by node id."""
-        self.voters_offset = -1
-        self.level = 0
-        """Offset of the record with these voters, and kraft.version."""
-        self.installed = -1
-        """The end of the last snapshot it installed; this is committed whatever its source."""
-        self.loaded = False
-        """Whether this process has loaded a snapshot."""
-        self.fetched = False
-        """Whether it has appended from the leader that it follows."""
+    @property
+    def bit(self) -> int:
+        """Its place in a bit set of nodes."""
+        return 1 << self.id
 
     def pass_end(self) -> None:
         """Keep the position: the judged time ends before the next event."""
-        self._at_end = self._standing()
+        self._at_end = replace(self)
         self.until = FOREVER
 
     @property
-    def at_end(self) -> Standing:
-        """The position when the judged time ended; the present one until then."""
-        return self._at_end or self._standing()
-
-    def _standing(self) -> Standing:
-        return Standing(
-            self.name,
-            self.id,
-            self.state,
-            self.epoch,
-            self.hw,
-            self.last,
-            self.moved,
-            self.voters,
-            self.voters_offset,
-        )
+    def at_end(self) -> Replica:
+        """The position when the judged time ended, the present one until then; its log is the
+        present one in any case."""
+        return self._at_end or self
 
     def restart(self, leo: int) -> None:
         """Begin a new incarnation with a log that ends at ``leo``."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from kraftwreck.checkers.kraft.controller_model.metadata_model import MetadataModel, ModelError
 from kraftwreck.checkers.kraft.quorum_model.log_chain import Committed
+from kraftwreck.checkers.kraft.quorum_model.quorum import VoterSet
 from kraftwreck.checkers.kraft.recorded.disk_log import (
     StoredBatch,
     StoredLog,
@@ -108,23 +109,13 @@ class CommittedLog:
         logs = list(logs)
         self.decoder = Decoder()
         self.snapshots = list(_snapshots(logs))
-        self.missing = 0
+        stored = {batch.key: batch for log in logs for batch in log.fresh}
+        wanted = {(*entry.id, entry.crc) for entry in committed.values()}
+        if lacking := wanted - stored.keys():
+            stored |= {batch.key: batch for batch in read_batches(written) if batch.key in lacking}
+        chain = {key[0]: stored[key] for key in wanted & stored.keys()}
+        self.missing = len(wanted) - len(chain)
         """Committed batches whose bytes are in no image."""
-        stored = {
-            (batch.base, batch.epoch, batch.crc): batch for log in logs for batch in log.fresh
-        }
-        lacking = {
-            (base, entry.id[1], entry.crc) for base, entry in committed.items()
-        } - stored.keys()
-        if lacking:
-            stored |= {key: batch for key, batch in read_batches(written) if key in lacking}
-        chain: dict[int, StoredBatch] = {}
-        for base, entry in committed.items():
-            batch = stored.get((base, entry.id[1], entry.crc))
-            if batch is not None:
-                chain[base] = batch
-            else:
-                self.missing += 1
         self.segments = list(self._join(chain))
 
     def _join(self, chain: dict[int, StoredBatch]) -> Iterable[Segment]:
@@ -146,13 +137,6 @@ class CommittedLog:
             yield Segment(origins.get(begin) if begin > 0 else None, batches)
 
     @property
-    def first(self) -> Segment | None:
-        """The first part of the log, None if the images do not hold its beginning."""
-        if self.segments and self.segments[0].start == 0:
-            return self.segments[0]
-        return None
-
-    @property
     def whole(self) -> bool:
         """Whether no committed batch is missing."""
         return len(self.segments) == 1 and self.segments[0].start == 0
@@ -172,6 +156,11 @@ def _snapshots(logs: list[StoredLog]) -> Iterable[Snapshot]:
             except SnapshotCorruptError as error:
                 snapshot.damage = str(error)
             yield snapshot
+
+
+def voter_set(voters: list[dict[str, Any]] | None) -> VoterSet:
+    """Return the voters in a VotersRecord or in the header of a snapshot."""
+    return frozenset((v["voter_id"], bytes(v["voter_directory_id"]).hex()) for v in voters or ())
 
 
 def control_records(batch: StoredBatch) -> list[tuple[int, int, dict[str, Any]]]:

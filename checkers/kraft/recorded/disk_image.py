@@ -86,10 +86,9 @@ def read_images(run: Path) -> list[DiskImage]:
                 (path.name, path.read_bytes()) for path in sorted(log_folder.glob("*.checkpoint"))
             )
             directory = _directory_id(folder / META_PROPERTIES)
-            state_file = log_folder / "quorum-state"
-            state = None
-            if state_file.exists():
-                state = msgspec.json.decode(state_file.read_bytes())
+            state_file, epochs_file = log_folder / "quorum-state", log_folder / EPOCH_CHECKPOINT
+            state = msgspec.json.decode(state_file.read_bytes()) if state_file.exists() else None
+            epochs = parse_checkpoint(epochs_file.read_bytes()) if epochs_file.exists() else None
         except OSError as error:
             raise HistoryError(f"{error.filename}: {error.strerror}") from error
         except UNDECODABLE as error:
@@ -107,7 +106,7 @@ def read_images(run: Path) -> list[DiskImage]:
                     start_offset=start,
                     snapshots=snapshots,
                     directory=directory,
-                    epochs=_epochs(log_folder / EPOCH_CHECKPOINT),
+                    epochs=epochs,
                 )
             )
     return images
@@ -121,10 +120,6 @@ def _directory_id(path: Path) -> str | None:
         if key.strip() == "directory.id":
             return value.strip()
     return None
-
-
-def _epochs(path: Path) -> tuple[tuple[int, int], ...] | None:
-    return parse_checkpoint(path.read_bytes()) if path.exists() else None
 
 
 def parse_checkpoint(content: bytes) -> tuple[tuple[int, int], ...]:

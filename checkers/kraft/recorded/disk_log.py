@@ -29,6 +29,11 @@ class StoredBatch(NamedTuple):
     control: bool
     data: bytes
 
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """Base offset, epoch and checksum, which identify it in all logs."""
+        return self.base, self.epoch, self.crc
+
 
 class StoredLog(NamedTuple):
     """A log as in an image. ``damage`` describes where the readable part ends early.
@@ -122,17 +127,15 @@ def _read(
     return None
 
 
-def read_batches(
-    written: Iterable[bytes],
-) -> Iterator[tuple[tuple[int, int, int], StoredBatch]]:
-    """Yield the readable batches, with (base offset, epoch, checksum)."""
+def read_batches(written: Iterable[bytes]) -> Iterator[StoredBatch]:
+    """Yield the readable batches."""
     for data in written:
         try:
             batch = _read_batch(data)
         except (BatchError, ProtocolError):
             continue
         if batch is not None:
-            yield (batch.base, batch.epoch, batch.crc), batch
+            yield batch
 
 
 def _read_batch(data: bytes) -> StoredBatch | None:

@@ -401,6 +401,15 @@ class PartitionLog:
             return Slice(segment.path, position, end - position)
         return None
 
+    def content(self, part: Slice) -> bytes:
+        """Return the bytes of a slice. Most readers are at the log's end, whose file is open.
+
+        Raises OSError.
+        """
+        if part.path is self._active.path:
+            return self._file.read_at(part.position, part.length)
+        return self._media.read_at(part.path, part.position, part.length)
+
     def batches(self, offset: int) -> Iterator[BatchHeader]:
         """Yield the headers from the batch with ``offset`` on. Raises OSError."""
         for segment in self._segments[self._number_of(offset) :]:

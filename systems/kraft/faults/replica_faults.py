@@ -20,7 +20,7 @@ the disks of brokers, leaders and followers, run out of room and get some again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count as count_from
 from typing import Final, NamedTuple, TypeVar
 
@@ -46,6 +46,14 @@ _LONG_MS: Final = (1_000, 2_500, 4_000, 7_000)
 _LATE_US: Final = (200_000, 400_000)
 """Delays of metadata in microseconds; with more a session of a second ends."""
 _TRIGGERS: Final = ("led", "led", "isr", "isr", "cut")
+
+
+_Key = tuple[int, str, str, int]
+"""The choices of a round are drawn from this: seed, module, name and number of the round."""
+_Round = tuple[list[Fault], float]
+"""The faults of a round, and how long it lasts (s)."""
+_Blow = tuple[float, str, str, int, tuple[str, ...]]
+"""A fault of a round: when it begins (s), its kind and shape, how long it lasts (ms), targets."""
 
 
 class _Run(NamedTuple):
@@ -105,27 +113,49 @@ def _planned(kinds: Sequence[str], run: _Run) -> list[Fault]:
 
 def _lags(kinds: Sequence[str], run: _Run) -> list[Fault]:
     """Return faults on links between two brokers."""
-    brokers = run.brokers
     usable = [kind for kind in ("partition", "network") if kind in kinds]
-    faults: list[Fault] = []
-    at_s = 1.0
-    while usable and at_s < run.duration_s * 0.8:
-        mine = (run.seed, "replicas", "lag", len(faults))
-        kind = _pick(usable, (*mine, "kind"))
-        shape = _pick(("link", "one-way"), (*mine, "shape")) if kind == "partition" else "slow"
-        duration = _pick(_LONG_MS, (*mine, "duration")) * MILLISECOND
-        targets = _two(brokers, mine)
-        faults.append(
-            Fault(
-                at=round(at_s * SECOND),
-                kind=kind,
-                shape=shape,
-                duration=duration,
-                draw=draw(*mine, "draw"),
-                targets=targets,
-            )
+
+    def lag(key: _Key, at_s: float) -> _Round:
+        kind = _pick(usable, (*key, "kind"))
+        shape = _pick(("link", "one-way"), (*key, "shape")) if kind == "partition" else "slow"
+        duration = _pick(_LONG_MS, (*key, "duration")) * MILLISECOND
+        fault = Fault(
+            at=round(at_s * SECOND),
+            kind=kind,
+            shape=shape,
+            duration=duration,
+            draw=draw(*key, "draw"),
+            targets=_two(run.brokers, key),
         )
-        at_s += duration / SECOND + 0.2 + 3.0 * draw_unit(*mine, "gap")
+        return [fault], duration / SECOND
+
+    return _rounds(run, "lag", lag, begin_s=1.0, gap_s=(0.2, 3.0)) if usable else []
+
+
+def _rounds(
+    run: _Run,
+    name: str,
+    play: Callable[[_Key, float], _Round],
+    *,
+    begin_s: float,
+    gap_s: tuple[float, float],
+    until: float = 0.8,
+) -> list[Fault]:
+    """Return the faults of rounds, one after another, in this part of a run.
+
+    ``play`` returns the faults of a round that begins at a time (s), whose choices are drawn from a
+    key, and how long the round lasts. ``gap_s`` is the least time to the next one, and how much is
+    added at most.
+    """
+    faults: list[Fault] = []
+    at_s, (least_s, most_s) = begin_s, gap_s
+    for number in count_from():
+        if at_s >= run.duration_s * until:
+            break
+        key = run.seed, "replicas", name, number
+        played, length_s = play(key, at_s)
+        faults += played
+        at_s += length_s + least_s + most_s * draw_unit(*key, "gap")
     return faults
 
 
@@ -154,49 +184,42 @@ def _slowness(run: _Run) -> list[Fault]:
 
 def _darkness(run: _Run) -> list[Fault]:
     """Return rounds in which all links between brokers are cut, mostly for less than a lag."""
-    faults: list[Fault] = []
-    at_s, number = 1.5, 0
-    while at_s < run.duration_s * 0.8:
-        mine = (run.seed, "replicas", "dark", number)
-        number += 1
-        length_ms = _pick((400, 700, 900, 1_500), (*mine, "length"))
+
+    def dark(key: _Key, at_s: float) -> _Round:
+        length_ms = _pick((400, 700, 900, 1_500), (*key, "length"))
         blows: list[_Blow] = [
             (at_s, "partition", "link", length_ms, (first, second))
             for place, first in enumerate(run.brokers)
             for second in run.brokers[place + 1 :]
         ]
-        faults += _timed(blows, mine)
-        at_s += length_ms / 1000 + 0.3 + 1.2 * draw_unit(*mine, "gap")
-    return faults
+        return _timed(blows, key), length_ms / 1000
+
+    return _rounds(run, "dark", dark, begin_s=1.5, gap_s=(0.3, 1.2))
 
 
 def _scarcity(run: _Run, most_s: float) -> list[Fault]:
     """Return rounds in which the disk of one broker is full, or those of two; between them are up
     to ``most_s`` seconds."""
-    faults: list[Fault] = []
-    at_s, number = 1.5, 0
-    while at_s < run.duration_s * 0.85:
-        mine = (run.seed, "replicas", "scarce", number)
-        number += 1
-        length_ms = _pick((1_000, 2_500, 2_500, 5_000), (*mine, "length"))
-        full = _two(run.brokers, mine)[: 1 + draw_below(2, *mine, "both")]
+
+    def scarce(key: _Key, at_s: float) -> _Round:
+        length_ms = _pick((1_000, 2_500, 2_500, 5_000), (*key, "length"))
+        full = _two(run.brokers, key)[: 1 + draw_below(2, *key, "both")]
         blows: list[_Blow] = [(at_s, "disk", "full", length_ms, (broker,)) for broker in full]
-        faults += _timed(blows, mine)
-        at_s += length_ms / 1000 + 0.3 + most_s * draw_unit(*mine, "gap")
-    return faults
+        return _timed(blows, key), length_ms / 1000
+
+    return _rounds(run, "scarce", scarce, begin_s=1.5, gap_s=(0.3, most_s), until=0.85)
 
 
 def _blindness(run: _Run) -> list[Fault]:
     """Return partitions between one broker and all controllers, one after another."""
-    faults: list[Fault] = []
-    at_s = 2.0
-    while at_s < run.duration_s * 0.8:
-        mine = (run.seed, "replicas", "blind", len(faults))
-        broker = _pick(run.brokers, (*mine, "which"))
-        duration_ms = _pick(_LONG_MS, (*mine, "duration"))
-        faults.append(_blind(broker, run.controllers, at_s, duration_ms, draw(*mine, "draw")))
-        at_s += duration_ms / 1000 + 0.2 + 2.0 * draw_unit(*mine, "gap")
-    return faults
+
+    def blind(key: _Key, at_s: float) -> _Round:
+        broker = _pick(run.brokers, (*key, "which"))
+        duration_ms = _pick(_LONG_MS, (*key, "duration"))
+        fault = _blind(broker, run.controllers, at_s, duration_ms, draw(*key, "draw"))
+        return [fault], duration_ms / 1000
+
+    return _rounds(run, "blind", blind, begin_s=2.0, gap_s=(0.2, 2.0))
 
 
 def _bounces(kinds: Sequence[str], run: _Run) -> list[Fault]:
@@ -256,10 +279,6 @@ def _bounces(kinds: Sequence[str], run: _Run) -> list[Fault]:
     return faults
 
 
-_Blow = tuple[float, str, str, int, tuple[str, ...]]
-"""A fault of a round: when it begins (s), its kind and shape, how long it lasts (ms), targets."""
-
-
 def _successions(kinds: Sequence[str], run: _Run) -> list[Fault]:
     """Return rounds in which a leader falls and then another one, of which no third has heard.
 
@@ -289,7 +308,7 @@ def _successions(kinds: Sequence[str], run: _Run) -> list[Fault]:
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))
 
 
-def _timed(blows: Sequence[_Blow], key: tuple[int, str, str, int]) -> list[Fault]:
+def _timed(blows: Sequence[_Blow], key: _Key) -> list[Fault]:
     """Return the faults of one round; ``key`` is what their choices are drawn from."""
     return [
         Fault(

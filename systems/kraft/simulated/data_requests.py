@@ -44,7 +44,8 @@ this (see ``Wires``)."""
 @dataclass(slots=True, eq=False)
 class RecordMessage:
     """A request for records: ``frame`` is its body. ``done`` gets the answer to a broker's request.
-    ``call`` is the request as its receiver has read it."""
+    ``call`` is the request as its receiver has read it. ``is_copy``: the network has sent it twice,
+    and this is the second one."""
 
     api: str
     version: int
@@ -52,6 +53,7 @@ class RecordMessage:
     timeout_ms: int = 0
     done: Done | None = None
     call: Call | None = None
+    is_copy: bool = False
 
     @property
     def body(self) -> dict[str, Any]:
@@ -87,9 +89,8 @@ class SimulatedLink:
         The time-out is that of all requests of the simulated network.
         """
         wires, host = self._world.wires, self._host
-        frame = encode(f"{api}Request", most, make(most))
         target = wires.find(NOBODY, self.endpoint)
-        message = RecordMessage(api, most, frame, done=done)
+        message = RecordMessage(api, most, make(most), done=done)
         self._count += 1
         wires.dispatch(host, target, target.id, self._count, _KEYS + target.id, message)
 
@@ -277,16 +278,12 @@ def requests_of(host: Host) -> RecordRequests:
     """Return what reads and answers the requests of the broker on ``host``."""
     disk = host.disk
     assert isinstance(disk, DataDisk)
-    return RecordRequests(_nothing, ImageTopics(lambda: _image(host)), disk.logs)
-
-
-def _nothing(event: come.Request | come.Together) -> None:
-    """Events are delivered by the world."""
+    return RecordRequests(ImageTopics(lambda: _image(host)), disk.logs)
 
 
 def copied(message: RecordMessage) -> RecordMessage:
     """Return a second copy of a request."""
-    return replace(message, call=None)
+    return replace(message, call=None, is_copy=True)
 
 
 def _message(host: Host, token: int) -> RecordMessage:

@@ -34,6 +34,7 @@ from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.network import Rpc
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.announcement_watch import AnnouncementWatch
+from kraftwreck.systems.kraft.simulated.answer_evidence import AnswerEvidence
 from kraftwreck.systems.kraft.simulated.answer_watch import AnswerWatch
 from kraftwreck.systems.kraft.simulated.assignment_watch import AssignmentWatch
 from kraftwreck.systems.kraft.simulated.binding import disk_of
@@ -105,14 +106,15 @@ class Invariants:
         if self.records.watches:
             steps, positions = StepLogs(world, self.records.logs), ReplicaPositions(world)
             RecordAnswers(world, self.failures, self.records, positions)
-            RecordLookups(world, self.failures, self.records, steps, positions)
+            evidence = AnswerEvidence(world, self.failures, self.records, steps, positions)
+            RecordLookups(evidence)
             AssignmentWatch(world, self.failures)
             CrashPoints(world, self.failures)
             DeletionWatch(world, self.failures, self.records)
             ProgressWatch(world, self.failures, self.records)
             ProposalWatch(world, self.failures)
             ProposalOutcomes(world, self.failures)
-            RecordRefusals(world, self.failures, self.records, steps, positions)
+            RecordRefusals(evidence)
             ReplicaWatch(world, self.failures, self.records)
             ReplicaStates(world, self.failures, self.records)
             PaceWatch(world, self.failures)

@@ -23,9 +23,8 @@ from kraftwreck.nodes.replication.events import (
 )
 from kraftwreck.nodes.replication.headers import PartitionKey
 from kraftwreck.nodes.replication.partition import CONSUMER, EARLIEST, LATEST, Partition
-from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
-from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.answer_evidence import AnswerEvidence
 from kraftwreck.systems.kraft.simulated.binding import record_traffic
 from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
 from kraftwreck.systems.kraft.simulated.record_logs import (
@@ -33,9 +32,7 @@ from kraftwreck.systems.kraft.simulated.record_logs import (
     disk_of_records,
     name_of,
 )
-from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch
-from kraftwreck.systems.kraft.simulated.replica_positions import ReplicaPositions
-from kraftwreck.systems.kraft.simulated.step_logs import StepLogs, first_unless_right
+from kraftwreck.systems.kraft.simulated.step_logs import first_unless_right
 
 UNDEFINED = (-1, -1)
 
@@ -52,30 +49,20 @@ _ENDS = (EARLIEST, LATEST)
 
 
 class RecordLookups:
-    """Judges answers of brokers before they leave; ``watch`` knows the logs, ``steps`` what they
-    were during the last step, ``positions`` the offsets before it."""
+    """Judges answers of brokers by ``evidence``, before they leave."""
 
-    def __init__(
-        self,
-        world: World,
-        failures: Failures,
-        watch: RecordWatch,
-        steps: StepLogs,
-        positions: ReplicaPositions,
-    ) -> None:
-        self._world = world
-        self._failures = failures
-        self._watch = watch
-        self._steps = steps
-        self._positions = positions
-        self._hosts = {host.id: host for host in world.hosts}
+    def __init__(self, evidence: AnswerEvidence) -> None:
+        self._world, self._failures = evidence.world, evidence.failures
+        self._watch, self._steps = evidence.watch, evidence.steps
+        self._positions = evidence.positions
+        self._hosts = {host.id: host for host in self._world.hosts}
         self._sessions: dict[tuple[int, int, int], dict[PartitionKey, FetchPart]] = {}
         """By host, its life and session: the partitions that the session has."""
         self._empty: dict[tuple[int, int, int], dict[PartitionKey, FetchPart]] = {}
         """By session: the partitions that its last answer left out, although it had records."""
         self._said: dict[tuple[int, int, int], dict[PartitionKey, tuple[int, int]]] = {}
         """By session: the high watermark and log start of partitions, as last answered."""
-        record_traffic(world).on_answer.append(self.answered)
+        record_traffic(self._world).on_answer.append(self.answered)
 
     def answered(self, host: Host, message: RecordMessage, effect: Any, body: Any) -> None:
         """Judge an answer: ``effect`` is the core's, ``body`` is what leaves."""

@@ -20,9 +20,8 @@ from kraftwreck.nodes.replication.events import (
 )
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey, next_sequence
 from kraftwreck.nodes.replication.partition import CONSUMER, Partition
-from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import ClientCall, Host
-from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.answer_evidence import AnswerEvidence
 from kraftwreck.systems.kraft.simulated.binding import record_traffic
 from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
 from kraftwreck.systems.kraft.simulated.per_second import PerSecond
@@ -32,13 +31,8 @@ from kraftwreck.systems.kraft.simulated.record_logs import (
     name_of,
     replicas_on,
 )
-from kraftwreck.systems.kraft.simulated.record_watch import (
-    RecordWatch,
-    counted,
-    least_in_sync,
-)
-from kraftwreck.systems.kraft.simulated.replica_positions import ReplicaPositions
-from kraftwreck.systems.kraft.simulated.step_logs import StepLogs, first_unless_right
+from kraftwreck.systems.kraft.simulated.record_watch import counted, least_in_sync
+from kraftwreck.systems.kraft.simulated.step_logs import first_unless_right
 
 MOST_REFUSED: Final = 20
 """Refused fetches of a follower within a second: it waits for a second after most errors, and
@@ -48,27 +42,17 @@ ALL: Final = -1
 
 
 class RecordRefusals:
-    """Judges the errors in answers of brokers, as they leave; ``watch`` knows the logs, ``steps``
-    what they were during the last step, ``positions`` the replicas before and after it."""
+    """Judges the errors in answers of brokers by ``evidence``, as they leave."""
 
-    def __init__(
-        self,
-        world: World,
-        failures: Failures,
-        watch: RecordWatch,
-        steps: StepLogs,
-        positions: ReplicaPositions,
-    ) -> None:
-        self._world = world
-        self._failures = failures
-        self._watch = watch
-        self._steps = steps
-        self._positions = positions
+    def __init__(self, evidence: AnswerEvidence) -> None:
+        self._world, self._failures = evidence.world, evidence.failures
+        self._watch, self._steps = evidence.watch, evidence.steps
+        self._positions = evidence.positions
         self._epochs: dict[tuple[int, int, int], int] = {}
         """By host, its life and fetch session: the last epoch that was answered."""
         self._refused = PerSecond()
         """Refused fetches by follower, leader and partition."""
-        record_traffic(world).on_answer.append(self.answered)
+        record_traffic(self._world).on_answer.append(self.answered)
 
     def _is_settled(self, host: Host, key: PartitionKey) -> bool:
         """Whether the last step left the role in a partition alone: an answer of that step may have
@@ -99,6 +83,8 @@ class RecordRefusals:
             self._produced(host, event, effect)
         elif isinstance(event, FetchReceived) and isinstance(effect, out.ReplyFetch):
             self._fetched(host, event, effect)
+            if event.replica_id != CONSUMER and not message.is_copy:
+                self._count(host, event, effect)
         elif isinstance(event, ListOffsetsReceived) and isinstance(effect, out.ReplyListOffsets):
             named = {key: epoch for key, _, epoch in event.parts}
             follower = event.replica_id != CONSUMER
@@ -184,8 +170,6 @@ class RecordRefusals:
             self._continued(host, event, effect)
         asked = {part.key: part for part in event.parts}
         follower = event.replica_id != CONSUMER
-        if follower:
-            self._count(host, event, effect)
         if asked and not follower and event.min_bytes > 0:
             self._waited(host, event, effect)
         for told in effect.parts:
@@ -203,7 +187,7 @@ class RecordRefusals:
 
     def _count(self, host: Host, event: FetchReceived, effect: out.ReplyFetch) -> None:
         """L8: a follower whose fetch is refused waits before it asks again, and one whose log
-        diverges cuts it."""
+        diverges cuts it. Copies that the network makes arrive late, many at a time."""
         for told in effect.parts:
             if told.error == errors.NONE and told.diverging is None:
                 continue

@@ -401,6 +401,6 @@ def _producers(log: RecordLog, since: int | None) -> dict[int, tuple[int, tuple[
 
 
 def _agree(known: tuple[Kept, ...], kept: tuple[Kept, ...]) -> bool:
-    """Whether two lists of batches agree as far back as both go; each has the last one."""
+    """Whether two lists of batches agree as far back as both go; ``kept`` has at least one."""
     both = min(len(known), len(kept))
-    return both > 0 and known[-both:] == kept[-both:]
+    return known[-both:] == kept[-both:]

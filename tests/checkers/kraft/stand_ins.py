@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
+from kraftwreck.checkers.kraft.quorum_model.log_chain import LogChain
 from kraftwreck.histories.message import Message
 
 
@@ -49,6 +50,13 @@ def message(api: str, sent: int, time: int, **more: Any) -> Message:
     return Message(api=api, sent=sent, time=time, **{**fields, **more})
 
 
+def chain(committed: dict[int, Any], batches: dict[Any, Any]) -> LogChain:
+    """Logs with these batches, by their ids, of which some are committed, by their offsets."""
+    found = LogChain(lambda *_: None)
+    found.committed, found.batches = committed, batches
+    return found
+
+
 def evidence(messages: Iterable[Message] = (), events: Iterable[Any] = (), **more: Any) -> Evidence:
     """Nodes n1, n2 and n3 with exact clocks. ``derived`` are results by the name of their cache;
     ``run`` and ``trace`` are fields of the run and of its trace."""
@@ -67,7 +75,9 @@ def evidence(messages: Iterable[Message] = (), events: Iterable[Any] = (), **mor
         "messages": {each.api: [m for m in kept if m.api == each.api] for each in kept},
         "name": lambda node: f"n{node}",
         "names": {1: "n1", 2: "n2", 3: "n3"},
-        "moment": lambda at: at.at,
+        "ids": {"n1": 1, "n2": 2, "n3": 3},
+        "moment": lambda at: None if at is None else at.at,
+        "dated": lambda some: [(each.at, each) for each in some],
         "instant": lambda _, mono: mono,
         "after": lambda _, since, span: since + span,
         "setting": lambda _, default, *__: default,

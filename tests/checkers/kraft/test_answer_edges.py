@@ -21,14 +21,13 @@ from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.refused_upgrades import refused_in_vain
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.standing import (
-    FOLLOWER,
-    LEADER,
     Position,
     Standing,
     _Node,
 )
 from kraftwreck.checkers.kraft.quorum_model.fetching import is_plain
 from kraftwreck.checkers.kraft.quorum_model.log_chain import START
+from kraftwreck.checkers.kraft.quorum_model.transitions import FOLLOWER, LEADER
 from kraftwreck.histories.message import Message
 from kraftwreck.nodes.protocol import errors
 from tests.checkers.kraft.stand_ins import breaks, event, evidence, message, thing
@@ -145,11 +144,11 @@ def test_i28_records_contain_the_asked_offset(
 def test_the_last_epoch_of_a_cut_log_is_known_where_a_batch_ends(
     leo: int, tip: tuple[int | None, int]
 ) -> None:
-    node = _Node(lambda _: 0)
-    node.logged(event(0, "append", leo=5, detail={"epoch": 2}))
-    node.logged(event(0, "append", leo=9, detail={"epoch": 3}))
-    node.logged(event(0, "truncate", leo=leo))
-    assert node.tips[-1] == tip
+    node = _Node()
+    node.logged(event(0, "append", leo=5, detail={"epoch": 2}), 0)
+    node.logged(event(0, "append", leo=9, detail={"epoch": 3}), 0)
+    node.logged(event(0, "truncate", leo=leo), 0)
+    assert node.tips.values[-1] == tip
 
 
 def judge_of(at: Position, end: tuple[int, int] = (1, 5)) -> Any:
@@ -345,7 +344,7 @@ def test_new_topics_have_three_replicas_at_most_in_the_simulator(
 
 @pytest.mark.parametrize(("offset", "wrong"), [(4, False), (5, True), (6, True)])
 def test_i31_voters_at_or_after_a_cut_are_gone(offset: int, wrong: bool) -> None:
-    node = voter_sets._Node(due=("cut", 5))
+    node = voter_sets._Node(due=voter_sets._Due(event(0), 5, None))
     told = event(0, "voters", detail={"offset": offset, "voters": []})
     assert breaks(lambda e, r: voter_sets._told(r, node, told), None) == ["I31"] * wrong
 
@@ -403,7 +402,8 @@ def test_c17_an_added_voter_is_in_the_committed_log(
     exchange = thing(low=low, high=high, answer=answer, request=voter, where="")
     derived = {
         "controller": thing(
-            is_whole=lambda *_: True, replay=thing(voters=[(0, []), (offset, [voter])])
+            is_whole=lambda *_: True,
+            replay=thing(voters=[(0, frozenset()), (offset, frozenset({(2, DISK)}))]),
         ),
         "commits": thing(exchange=lambda _: exchange),
     }
@@ -470,7 +470,7 @@ def test_i24_a_broker_is_unfenced_once_it_has_told_that_it_caught_up(
     commits = thing(written=lambda _: 100, blur=4)
     known = evidence([beat], derived={"commits": commits})
     change = (9, thing(epoch=5, fenced=True), thing(epoch=5, fenced=False))
-    history = thing(brokers={3: thing(since=lambda *_: [change])})
+    history = thing(brokers={3: thing(changes=lambda: [change])})
     assert breaks(requests._unfenced, known, thing(history=history)) == ["I24"] * wrong
 
 

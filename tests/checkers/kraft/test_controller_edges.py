@@ -137,7 +137,7 @@ def test_a_topic_has_as_many_partitions_as_it_grew_to(count: int, right: bool) -
         history.partitions[ID, number].put(5, PARTITION)
     history.counts[ID] = 3
     history.ends = [1, 5]
-    grows: Any = SimpleNamespace(low=1, high=5)
+    grows: Any = SimpleNamespace(span=(1, 5))
     wrong, _, _ = grown(history, grows, {"name": "t", "count": count, "assignments": None})
     assert (wrong is None) is right
 
@@ -362,7 +362,7 @@ def test_a_retention_may_be_the_least_number_of_its_range(value: str, legal: boo
 
 
 def exchange(request: dict[str, Any], **more: Any) -> Any:
-    return SimpleNamespace(request=request, low=1, high=1, **more)
+    return SimpleNamespace(request=request, low=1, high=1, span=(1, 1), **more)
 
 
 @pytest.mark.parametrize(("offset", "right"), [(6, False), (7, True)])
@@ -482,6 +482,7 @@ def test_a_shutdown_is_judged_by_a_controller_that_claimed_before_its_answer(
     evidence: Any = SimpleNamespace(
         of=lambda _: [], name=lambda node: f"n{node}", moment=lambda claim: claim.at,
         trace=SimpleNamespace(claims=[SimpleNamespace(node="n1", at=claimed, leo=0)]),
+        dated=lambda events: [(each.at, each) for each in events],
     )  # fmt: skip
     asked = exchange(
         {"broker_id": 3, "broker_epoch": 7}, message=SimpleNamespace(replier=1, sent=40, time=50)

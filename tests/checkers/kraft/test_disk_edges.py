@@ -8,6 +8,7 @@ import pytest
 
 from kraftwreck.checkers.calls import pair
 from kraftwreck.checkers.kraft import recovery, topics
+from kraftwreck.checkers.kraft.invariants.disks import Disks
 from kraftwreck.checkers.kraft.quorum_model.log_chain import LogChain
 from kraftwreck.checkers.kraft.quorum_model.log_rules import applied_to
 from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
@@ -16,10 +17,9 @@ from kraftwreck.checkers.kraft.quorum_model.transitions import _start
 from kraftwreck.checkers.kraft.recorded.capture import Capture, _extent
 from kraftwreck.checkers.kraft.recorded.committed_log import CommittedLog, Snapshot
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
-from kraftwreck.checkers.kraft.recorded.disk_pass import DiskPass
 from kraftwreck.nodes.log.batch import encode_batch
 from tests.checkers.conftest import NODES
-from tests.checkers.kraft.stand_ins import event, thing
+from tests.checkers.kraft.stand_ins import event, evidence, heard, thing
 
 pytestmark = pytest.mark.interpreted  # Stand-ins take the place of images and traces.
 
@@ -30,9 +30,9 @@ def stored(base: int, epoch: int, last: int) -> StoredBatch:
     return StoredBatch(base, last, epoch, 0, 1, False, b"")
 
 
-def disk_pass(chain: LogChain, **tracks: Any) -> DiskPass:
-    run: Any = thing(test={}, nodes=NODES)
-    return DiskPass(run, cast(QuorumModel, thing(chain=chain, tracks=tracks)), [])
+def disks(chain: LogChain, **tracks: Any) -> tuple[Disks, Any]:
+    report, trace = heard(), {"chain": chain, "tracks": tracks}
+    return Disks(evidence(trace=trace, test={}), report), report
 
 
 def log_of(*batches: StoredBatch, start: int = 0, end: int = 99) -> Any:
@@ -52,18 +52,18 @@ def test_i10_a_disk_may_hold_another_batch_where_its_node_knew_of_no_commit(
     """A batch of epoch 2 at offset 5 was committed in epoch 3; a leader of a later epoch had it."""
     chain = LogChain(lambda *_: None)
     chain.commit("n2", 5, 2, 9, 0, 3, None)
-    judge = disk_pass(chain, n1=thing(max_hw=mark))
+    judge, report = disks(chain, n1=thing(max_hw=mark))
     judge._check_log(log_of(stored(0, 1, 4), stored(5, epoch, 9)))
-    assert ("I10" in judge.findings.counts) is wrong
+    assert ("I10" in report.found) is wrong
 
 
 @pytest.mark.parametrize(("start", "held"), [(9, False), (10, True), (11, True)])
 def test_i11_a_log_has_the_batches_before_its_start_in_a_snapshot(start: int, held: bool) -> None:
     chain = LogChain(lambda *_: None)
     chain.commit("n2", 5, 2, 9, 0, 3, None)
-    judge = disk_pass(chain, n1=thing(voters={1: "0" * 32}, voters_offset=0, max_hw=9))
+    judge, report = disks(chain, n1=thing(voters={1: "0" * 32}, voters_offset=0, max_hw=9))
     judge._check_majority({"n1": log_of(start=start)})
-    assert ("I11" in judge.findings.counts) is not held
+    assert ("I11" in report.found) is not held
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,8 @@ def test_the_last_voters_are_those_below_a_high_watermark(
 ) -> None:
     """Voters of offset -1 are those of the configuration."""
     track = thing(voters={7: "disk"}, voters_offset=offset, max_hw=mark)
-    found = disk_pass(LogChain(lambda *_: None), n1=track)._voters()
+    judge, _ = disks(LogChain(lambda *_: None), n1=track)
+    found = judge._voters()
     assert (found == {7: "disk"}) is known
 
 

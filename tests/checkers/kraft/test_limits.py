@@ -36,9 +36,10 @@ from kraftwreck.checkers.kraft.invariants.leadership import _expiry_by_steps
 from kraftwreck.checkers.kraft.invariants.partition_rules import SHRINK_KEEPS_EPOCH
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.invariants.sessions import _heard
-from kraftwreck.checkers.kraft.invariants.standing import Standing
+from kraftwreck.checkers.kraft.invariants.standing import span
 from kraftwreck.checkers.kraft.recorded.capture import Capture
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredBatch
+from kraftwreck.checkers.kraft.recorded.timeline import Timeline
 from kraftwreck.histories.message import Message
 from kraftwreck.nodes.consensus.kraft.messages import FetchRequest, FetchResponse
 from kraftwreck.nodes.metadata.image_digest import MODULUS
@@ -337,7 +338,7 @@ def test_l9_knows_how_slow_links_and_disks_are(
 @pytest.mark.interpreted
 def test_the_time_of_a_request_under_way_is_tried_every_half_second() -> None:
     message = Message(1_200_000_000, 2, 1, "BrokerHeartbeat", {}, {}, sent=0)
-    assert _heard(message) == (0, 500_000_000, 1_000_000_000, 1_200_000_000)
+    assert [*_heard([message], 1)] == [0, 500_000_000, 1_000_000_000, 1_200_000_000]
 
 
 @pytest.mark.interpreted
@@ -358,9 +359,10 @@ def test_a_trace_event_of_the_same_step_is_a_millisecond_late_at_most(
     later_ns: int, counts: bool
 ) -> None:
     message = SimpleNamespace(sent=SECOND, time=2 * SECOND)
-    times = [SECOND, 2 * SECOND + later_ns]
-    span = Standing._span(cast(Message, message), times)
-    assert times[span] == (times if counts else times[:1])
+    times: Timeline[int] = Timeline()
+    for time in (SECOND, 2 * SECOND + later_ns):
+        times.note(time, time)
+    assert len(times.during(*span(cast(Message, message)))) == 1 + counts
 
 
 @pytest.mark.interpreted

@@ -10,15 +10,16 @@ from kraftwreck.checkers.kraft.controller_model.metadata_model import MetadataMo
 from kraftwreck.checkers.kraft.controller_model.refusals import has_online_replica
 from kraftwreck.checkers.kraft.invariants import (
     broker_life,
-    membership,
     snapshots,
     state_machine,
     timely_elections,
     unrequested,
+    voter_sets,
 )
 from kraftwreck.checkers.kraft.invariants.eligible_rules import EligibleRules
 from kraftwreck.checkers.kraft.invariants.partition_rules import PartitionRules
 from kraftwreck.checkers.kraft.invariants.topic_rules import TopicRules
+from kraftwreck.checkers.kraft.recorded.committed_log import voter_set
 from tests.checkers.breaks import broken
 from tests.checkers.kraft.stand_ins import breaks, evidence, heard, message, thing
 
@@ -139,12 +140,13 @@ def test_c4_and_c7_leave_out_batches_that_may_continue(records: int, judged: boo
     partitions, report = rules()
     partitions._touched = partitions._leaderless = {(b"", 0)}
     model = thing(
-        brokers={1: thing(active=True, directories=())}, names={}, elr_enabled=lambda: True,
+        brokers={1: thing(active=True, directories=())}, elr_enabled=lambda: True, label=str,
         config=lambda *_: None, partitions={(b"", 0): PARTITION._replace(leader=-1)},
     )  # fmt: skip
     partitions.batch_end(BATCH, records, cast(Any, model))
     eligible = EligibleRules(report)
-    eligible._enabled, eligible._changed = True, {"t": 5}
+    eligible._enabled = True
+    eligible._batch.settings["t"] = 5
     eligible.batch_end(BATCH, records, cast(Any, model))
     assert report.found == (["C4", "C7"] if judged else [])
 
@@ -182,7 +184,9 @@ def test_c11_producer_ids_go_on(following: int, wrong: bool) -> None:
     judge = TopicRules(report)
     for new in (1000, following):
         change = thing(section="producer ids", new=new)
-        judge.step(cast(Any, thing(offset=5, change=change)))
+        owner = {"broker_id": 1, "broker_epoch": 7}
+        step = thing(offset=5, change=change, fields=owner, model=MetadataModel())
+        judge.step(cast(Any, step), cast(Any, change))
     assert report.found == ["C11"] * wrong
 
 
@@ -219,7 +223,7 @@ def test_c21_a_change_was_requested_before_it_was_written(
     level = {"feature": "f", "max_version_level": 2}
     body = {"validate_only": False, "resources": [resource], "feature_updates": [level]}
     asked = message(api, sent, 999, request=body, response=None)
-    setting = thing(since=lambda *_: [(9, "1", value)])
+    setting = thing(changes=lambda: [(9, "1", value)])
     features = thing(since=lambda *_: [(9, 1, 2)])
     history = thing(
         whole=True, ends=[0], topics={"t": thing(at=lambda _: b"id")},
@@ -242,12 +246,13 @@ def test_c21_a_change_was_requested_before_it_was_written(
     [((1, 2), True), ((1, 2, 3), True), ((1,), True), ((1, 2, 3, 4), False), ((1, 3), False)],
 )
 def test_i26_a_record_adds_or_removes_one_voter(now: tuple[int, ...], right: bool) -> None:
-    def told(*ids: int) -> list[dict[str, Any]]:
-        return [{"voter_id": i, "voter_directory_id": bytes([i])} for i in ids]
-
-    replay = thing(voters=[(0, told(1, 2)), (9, told(*now))])
+    replay = thing(voters=[(0, voters_of(1, 2)), (9, voters_of(*now))])
     known = evidence(derived={"controller": thing(replay=replay)}, log=thing(whole=True))
-    assert breaks(membership.check, known) == ["I26"] * (not right)
+    assert breaks(voter_sets.check_records, known) == ["I26"] * (not right)
+
+
+def voters_of(*ids: int) -> frozenset[tuple[int, str]]:
+    return voter_set(header_of(1, *ids).voters)
 
 
 def header_of(level: int, *voters: int) -> Any:
@@ -263,7 +268,7 @@ def test_i20_a_snapshot_has_the_voters_of_the_records_before_its_end(
     end: int, voters: tuple[int, ...], right: bool
 ) -> None:
     """Of offset 5 on there are two."""
-    sets = [(0, header_of(1, 1).voters), (5, header_of(1, 1, 2).voters)]
+    sets = [(0, voters_of(1)), (5, voters_of(1, 2))]
     replayed: Any = thing(voters=sets, levels=[(0, 1)])
     report = heard()
     snapshots._voters(report, replayed, (end, 1), header_of(1, *voters), "")
@@ -272,7 +277,7 @@ def test_i20_a_snapshot_has_the_voters_of_the_records_before_its_end(
 
 @pytest.mark.parametrize(("level", "right"), [(0, True), (1, False)])
 def test_i20_a_snapshot_names_voters_from_kraft_version_1_on(level: int, right: bool) -> None:
-    replayed: Any = thing(voters=[(0, header_of(1, 1, 2).voters)], levels=[(0, level)])
+    replayed: Any = thing(voters=[(0, voters_of(1, 2))], levels=[(0, level)])
     report = heard()
     snapshots._voters(report, replayed, (5, 1), header_of(level), "")
     assert report.found == ["I20"] * (not right)

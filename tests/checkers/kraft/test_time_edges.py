@@ -8,7 +8,6 @@ import pytest
 
 from kraftwreck.checkers.kraft.invariants import (
     active_controller,
-    answers,
     broker_life,
     commit_delay,
     leadership,
@@ -18,10 +17,12 @@ from kraftwreck.checkers.kraft.invariants import (
     sessions,
     votes,
 )
-from kraftwreck.checkers.kraft.invariants.standing import LEADER, Position
+from kraftwreck.checkers.kraft.invariants.standing import Position
+from kraftwreck.checkers.kraft.quorum_model.transitions import LEADER
+from kraftwreck.checkers.kraft.recorded.timeline import Timeline
 from kraftwreck.histories.message import Message
 from kraftwreck.nodes.protocol import errors
-from tests.checkers.kraft.stand_ins import breaks, event, evidence, message, thing
+from tests.checkers.kraft.stand_ins import breaks, chain, event, evidence, message, thing
 
 pytestmark = pytest.mark.interpreted  # Stand-ins take the place of the evidence.
 
@@ -69,8 +70,13 @@ def test_c18_a_broker_id_is_free_a_session_after_the_last_contact(
     heard: list[int], free: bool
 ) -> None:
     """A registration of 20 s was refused at 19 s, by clocks that differ."""
-    refused = message("BrokerRegistration", 20 * SECOND, 19 * SECOND)
-    assert answers._is_free(evidence(), refused, heard) is free
+    answer = {"error_code": errors.DUPLICATE_BROKER_REGISTRATION}
+    body = {"broker_id": 3}
+    refused = message("BrokerRegistration", 20 * SECOND, 19 * SECOND, request=body, response=answer)
+    beats = [beat(at, at) for at in heard]
+    derived = {"controller": thing(is_whole=lambda _: True)}
+    known = evidence([refused, *beats], derived=derived)
+    assert breaks(sessions.check_ids, known) == ["C18"] * free
 
 
 @pytest.mark.parametrize(("wait", "wrong"), [(UNFENCED_AGAIN, False), (UNFENCED_AGAIN + 1, True)])
@@ -131,7 +137,7 @@ def test_c16_heartbeats_of_a_replaced_process_are_no_contact(
     committed = {0: thing(id=(0, 1), event=unfenced), 9: thing(id=(9, 1), event=last)}
     known = evidence(
         requests,
-        trace={"chain": thing(batches=batches, committed=committed), "claims": [claim]},
+        trace={"chain": chain(committed, batches), "claims": [claim]},
         derived={"controller": thing(brokers=thing(states=[(0, 3, 7, True)], fenced=[]))},
     )
     assert breaks(sessions.check, known) == ["C16"] * wrong
@@ -140,8 +146,8 @@ def test_c16_heartbeats_of_a_replaced_process_are_no_contact(
 def test_the_last_write_of_an_epoch_is_that_of_its_last_batch() -> None:
     first, second = event(1), event(2)
     batches = {(0, 1): thing(event=first), (5, 1): thing(event=second)}
-    chain = thing(committed={0: thing(id=(0, 1)), 5: thing(id=(5, 1))}, batches=batches)
-    assert sessions._last_written(evidence(trace={"chain": chain})) == {1: second}
+    written = chain({0: thing(id=(0, 1)), 5: thing(id=(5, 1))}, batches)
+    assert sessions._last_written(evidence(trace={"chain": written})) == {1: second}
 
 
 @pytest.mark.parametrize(
@@ -181,11 +187,11 @@ FENCED = 100 * SECOND
 def early(*beats: Message, claimed: int = 0) -> list[str]:
     """n1 fences broker 3 (epoch 5) at ``FENCED``; an append takes no time."""
     claim, append = event(claimed, epoch=1), event(FENCED)
-    chain = thing(committed={9: thing(id=(9, 1))}, batches={(9, 1): thing(event=append)})
+    written = chain({9: thing(id=(9, 1))}, {(9, 1): thing(event=append)})
     derived = {"controller": thing(brokers=thing(fenced=[(9, 3, 5)]))}
     known = evidence(
         beats,
-        trace={"claims": [claim], "chain": chain},
+        trace={"claims": [claim], "chain": written},
         derived=derived,
         setting=lambda name, default, *_: 0 if name == "linger_ms" else default,
     )
@@ -286,20 +292,24 @@ def test_l9_most_fetches_without_records_are_answered_at_once(
 
 
 def follower(
-    news: list[int], *, hw: int = 0, leo: int = 9, mark: int = 5, most: int = 1 << 20
+    news: list[int], *, hw: int = 0, leo: int = 9, mark: int = 5, most: int = 1 << 20, old: int = 0
 ) -> list[str]:
     """n2 has reported the high watermark ``hw`` at time 0, and reports ``mark`` so long after each
-    of the commits of ``mark``."""
-    told = [event(0, "hw", "n2", state="follower", hw=hw, leo=leo)]
-    times, quiet = [0], []
+    of the commits of ``mark``. Others, ``old`` in number, are of ``hw``."""
+    first = event(0, "hw", "n2", state="follower", hw=hw, leo=leo)
+    told: Timeline[Any] = Timeline()
+    told.note(0, first)
+    quiet = []
     for number, after in enumerate(news, start=1):
         at = 1000 * number
         commit = event(at, "hw", "n1", state=LEADER, hw=mark, leo=leo)
         quiet.append((at, "n1", commit))
-        times += [at + after, at + 500]
-        told += [event(0, "hw", "n2", state="follower", hw=mark, leo=leo), told[0]]
+        told.note(at + after, event(0, "hw", "n2", state="follower", hw=mark, leo=leo))
+        told.note(at + 500, first)
+    at = 1000 * (len(news) + 1)
+    quiet += [(at, "n1", event(at, "hw", "n1", state=LEADER, hw=hw, leo=leo))] * old
     known = evidence(test={"simulated": True, "knobs": {"node": {"fetch_max_bytes": most}}})
-    return breaks(commit_delay._follower, known, "n2", (times, told), quiet, BOUND)
+    return breaks(commit_delay._follower, known, "n2", told, quiet, BOUND)
 
 
 IN_TIME, LATE = BOUND, BOUND + 1
@@ -308,6 +318,10 @@ IN_TIME, LATE = BOUND, BOUND + 1
 @pytest.mark.parametrize(("late", "wrong"), [(4, False), (5, True)])
 def test_l9_a_follower_learns_of_half_the_commits_in_time(late: int, wrong: bool) -> None:
     assert follower([LATE] * late + [IN_TIME] * (8 - late)) == ["L9"] * wrong
+
+
+def test_l9_commits_that_a_follower_knows_already_do_not_count() -> None:
+    assert follower([LATE] * 8, old=8) == ["L9"]
 
 
 @pytest.mark.parametrize(
@@ -442,9 +456,9 @@ def test_30_s_are_long_enough_for_a_recovery(watched: int, enough: bool) -> None
 
 
 def elected(times: list[int], watched: int) -> list[str]:
-    chain = thing(elections=[thing(event=event(at)) for at in times])
+    elections = thing(elections=[thing(event=event(at)) for at in times])
     return breaks(
-        liveness._elections, evidence(trace={"chain": chain}), liveness._Watch(0, watched)
+        liveness._elections, evidence(trace={"chain": elections}), liveness._Watch(0, watched)
     )
 
 

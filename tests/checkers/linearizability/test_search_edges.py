@@ -109,6 +109,26 @@ def test_rows_are_taken_one_after_the_other() -> None:
         assert scalars[search_kernel.ENTRIES] == scalars[search_kernel.FILLED] == row + 1
 
 
+@pytest.mark.parametrize(
+    ("calls", "known"), [((1, 0), True), ((1, 2), True), ((2, 0), True), ((0, 3), False)]
+)
+def test_a_configuration_is_known_by_one_with_at_most_as_many_calls_of_each_group(
+    calls: tuple[int, int], known: bool
+) -> None:
+    """The known one has used one call of the first group, and none of the second."""
+    scalars = [0] * search_kernel.SCALARS
+    entries, seen = np.zeros((4, 2), np.int64), np.full((8, 4), -1, np.int64)
+    vectors = np.array([(1, 0), calls], np.int64)
+
+    def fresh(counts: int) -> bool:
+        return bool(
+            interpreted(search_kernel._fresh)(scalars, seen, entries, vectors, 3, 0, 0, counts)
+        )
+
+    assert fresh(0)
+    assert fresh(1) is not known
+
+
 def test_a_place_whose_slot_is_taken_gets_the_next_one() -> None:
     seen = np.full((8, 4), -1, np.int64)
     first = int(interpreted(search_kernel._slot)(seen, 5, 0, 0))

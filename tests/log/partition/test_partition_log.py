@@ -77,6 +77,23 @@ def test_a_read_ends_before_the_batch_with_the_limit(tmp_path: Path) -> None:
         log.read(log.end_offset + 1, log.end_offset, 100)
 
 
+def test_the_content_of_a_slice_is_that_of_its_file_in_every_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    fill(log, 60)
+    assert len(log.segments) > 1
+    for _ in range(2):
+        for offset in range(log.end_offset):
+            part = log.read(offset, log.end_offset, 300)
+            assert part is not None
+            assert log.content(part) == PLAIN.read_at(part.path, part.position, part.length)
+        log.truncate(log.end_offset - 5)
+        fill(log, 10, epoch=2)
+    log.restart(500)
+    (batch, *_) = fill(log, 3, epoch=3)
+    part = log.read(500, log.end_offset, 1)
+    assert part is not None and log.content(part) == batch
+
+
 @pytest.mark.parametrize("orderly", [True, False])
 def test_a_start_finds_the_same_log(tmp_path: Path, orderly: bool) -> None:
     log = open_log(tmp_path / "t-0")

@@ -6,32 +6,58 @@ committed batch), D7 (leader-epoch-checkpoint matches the log).
 
 from __future__ import annotations
 
-from kraftwreck.checkers.findings import Findings
+from collections.abc import Iterable
+
+from kraftwreck.checkers.kraft.invariants.evidence import Evidence
+from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.quorum_model.election_rules import vote_is_kept
-from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
 from kraftwreck.checkers.kraft.quorum_model.replica import NO_DIRECTORY
 from kraftwreck.checkers.kraft.recorded.disk_log import StoredLog, disk_logs
-from kraftwreck.checkers.kraft.recorded.trace import quorum_model
+from kraftwreck.checkers.kraft.rule import judges, rule
 from kraftwreck.checkers.recorded.run_data import FINAL, RunData
 from kraftwreck.nodes.log.uuids import from_text
 
 
-class DiskPass:
-    """``findings`` holds anomalies, ``facts`` the number of judged facts by id."""
+@rule(
+    "D7",
+    "LeaderEpochCache",
+    "leader-epoch-checkpoint lists the epochs of the batches in the log.",
+    "T2",
+    nothing="no leader-epoch-checkpoint",
+)
+@judges("I3", "I6", "I7", "I8", "I10", "I11", "I14")
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge all images."""
+    Disks(evidence, report).run(disk_logs(evidence.run))
 
-    def __init__(self, run: RunData, facts: QuorumModel, logs: list[StoredLog]) -> None:
-        self.findings = Findings()
-        self.facts: dict[str, int] = {}
-        self._names = dict(enumerate(run.nodes, start=1))
-        self._trace = facts
-        self._logs = logs
-        self._unsynced = _may_lack_writes(run)
 
-    def run(self) -> None:
-        """Judge all images."""
-        self._trace.chain.add = self.findings.add
+def missing(run: RunData) -> list[str]:
+    """Return what the final images of ``run`` lack."""
+    finals = [log for log in disk_logs(run) if log.image.label == FINAL]
+    imaged = {log.image.node for log in finals}
+    without = [name for name in run.nodes if name not in imaged]
+    lacks = [f"no final disk image of {', '.join(without)}"] if without else []
+    return lacks + [
+        f"the final image of {log.image.node} is damaged ({log.damage})"
+        for log in finals
+        if log.damage is not None
+    ]
+
+
+class Disks:
+    """Compares the logs of a run's images with its traces, and with each other."""
+
+    def __init__(self, evidence: Evidence, report: Report) -> None:
+        self._report = report
+        self._names = evidence.names
+        self._trace = evidence.trace
+        self._unsynced = _may_lack_writes(evidence.run)
+
+    def run(self, logs: Iterable[StoredLog]) -> None:
+        """Judge the logs of all images."""
+        self._trace.chain.add = self._report.broken
         finals: dict[str, StoredLog] = {}
-        for log in self._logs:
+        for log in logs:
             self._check_log(log)
             self._check_checkpoint(log)
             if log.image.label == FINAL:
@@ -39,25 +65,10 @@ class DiskPass:
                 self._check_quorum_state(log)
         self._check_majority(finals)
 
-    def missing(self) -> list[str]:
-        """Return what the final images lack."""
-        finals = [log for log in self._logs if log.image.label == FINAL]
-        imaged = {log.image.node for log in finals}
-        without = [name for name in self._names.values() if name not in imaged]
-        lacks = [f"no final disk image of {', '.join(without)}"] if without else []
-        return lacks + [
-            f"the final image of {log.image.node} is damaged ({log.damage})"
-            for log in finals
-            if log.damage is not None
-        ]
-
-    def _count(self, kind: str, number: int = 1) -> None:
-        self.facts[kind] = self.facts.get(kind, 0) + number
-
     # --- one log ------------------------------------------------------------------------
 
     def _check_log(self, log: StoredLog) -> None:
-        facts, add = self._trace, self.findings.add
+        facts, add = self._trace, self._report.broken
         node = log.image.node
         where = f"{node}'s disk ({log.image.label})"
         track = facts.tracks.get(node)
@@ -104,7 +115,7 @@ class DiskPass:
                 )
             before, last_epoch, end = (base, epoch), epoch, batch.last + 1
         for kind in ("I7", "I8", "I10"):
-            self._count(kind, len(log.batches))
+            self._report.held(kind, len(log.batches))
         if log.end < final_hw and node not in self._unsynced:
             add("I14", f"{where} ends at offset {log.end}, below its high watermark {final_hw}.")
 
@@ -115,10 +126,10 @@ class DiskPass:
             return
         epochs = {batch.base: batch.epoch for batch in log.batches}
         for epoch, start in entries:
-            self._count("D7")
+            self._report.held("D7")
             stored = epochs.get(start)
             if stored is not None and stored != epoch:
-                self.findings.add(
+                self._report.broken(
                     "D7",
                     f"{log.image.node}'s disk ({log.image.label}): leader-epoch-checkpoint starts "
                     f"epoch {epoch} at offset {start}, where the log holds epoch {stored}.",
@@ -132,17 +143,17 @@ class DiskPass:
         epoch = state.get("leaderEpoch", state.get("epoch", -1))
         leader = state.get("leaderId", state.get("leader_id", -1))
         voted = state.get("votedId", state.get("voted_id", -1))
-        self._count("I6")
+        self._report.held("I6")
         if epoch < track.epoch:
-            self.findings.add(
+            self._report.broken(
                 "I6",
                 f"{track.name} was in epoch {track.epoch}, but its quorum-state holds epoch "
                 f"{epoch}.",
             )
         vote = track.votes.get(epoch)
-        self._count("I3", vote is not None)
+        self._report.held("I3", vote is not None)
         if vote is not None and not vote_is_kept(track.id, vote[0], voted, leader):
-            self.findings.add(
+            self._report.broken(
                 "I3",
                 f"{track.name} voted for {vote[0]} in epoch {epoch}, but its quorum-state holds "
                 f"the vote {voted}.",
@@ -167,9 +178,9 @@ class DiskPass:
             for epochs, log in held:
                 # Batches before the log's start are in the snapshot it begins after.
                 holders += epochs.get(base) == entry.id[1] or entry.last < log.start
-            self._count("I11")
+            self._report.held("I11")
             if holders < needed:
-                self.findings.add(
+                self._report.broken(
                     "I11",
                     f"The batch at offset {base} of epoch {entry.id[1]} was committed on "
                     f"{entry.where}, but only {holders} of {len(voters)} voters' disks hold it in "
@@ -205,14 +216,3 @@ def _is_disk_of(log: StoredLog, voters: dict[int, str], names: dict[int, str]) -
         return from_text(log.image.directory).hex() == wanted
     except ValueError:
         return True
-
-
-def disk_pass(run: RunData) -> DiskPass:
-    """Return the facts of ``run``'s disk images, computed once for all checkers."""
-    return run.derived("disk-pass", _make)
-
-
-def _make(run: RunData) -> DiskPass:
-    disks = DiskPass(run, quorum_model(run), disk_logs(run))
-    disks.run()
-    return disks
