@@ -11,7 +11,7 @@ Times are integer microseconds of the node's monotonic clock.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 
@@ -276,20 +276,22 @@ Effect = (
     | Stopped
 )
 
-DURABLE = (
-    AppendLog,
-    TruncateLog,
-    FlushLog,
-    WriteQuorumState,
-    AppendSnapshot,
-    FinishSnapshot,
-    DropSnapshot,
-    InstallSnapshot,
-    CleanLog,
+DURABLE: Final = frozenset[type](
+    (
+        AppendLog,
+        TruncateLog,
+        FlushLog,
+        WriteQuorumState,
+        AppendSnapshot,
+        FinishSnapshot,
+        DropSnapshot,
+        InstallSnapshot,
+        CleanLog,
+    )
 )
 """Effects that a shell completes before it sends any message of the same step."""
 
-WAITING = tuple(kind for kind in DURABLE if kind not in (AppendLog, AppendSnapshot))
+WAITING: Final = DURABLE - {AppendLog, AppendSnapshot}
 """Those that may wait for the disk; the others reach the page cache."""
 
 

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from kraftwreck.nodes.protocol.primitives import Buffer, MalformedError, get_uvarint, put_uvarint
+from kraftwreck.nodes.protocol.primitives import Buffer, MalformedError, get_uvarint
 from kraftwreck.nodes.protocol.reader import PlainReader, read_body
+from kraftwreck.nodes.protocol.writer import put_count, put_topic
 
 FIRST: Final = 4
 LAST: Final = 18
@@ -169,15 +170,10 @@ def follower_fetch(
     if version < _REPLICA_STATE:
         out += _INT.pack(replica[0])
     out += _WITH_SESSION.pack(max_wait_ms, 1, max_bytes, 0, *_NO_SESSION)
-    put_uvarint(out, len(topics) + 1)
+    put_count(out, len(topics), flexible=True)
     for topic, parts in topics:
-        if isinstance(topic, str):
-            name = topic.encode()
-            put_uvarint(out, len(name) + 1)
-            out += name
-        else:
-            out += topic
-        put_uvarint(out, len(parts) + 1)
+        put_topic(out, topic, flexible=True)
+        put_count(out, len(parts), flexible=True)
         for part in parts:
             out += _NEWEST.pack(*part)
             out.append(0)

@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from kraftwreck.nodes.protocol.primitives import put_uvarint
+from kraftwreck.nodes.protocol.writer import put_count, put_topic
 
 _LOG_START: Final = 5
 _SESSIONS: Final = 7
 _PREFERRED: Final = 11
 _FLEXIBLE: Final = 12
-_BY_ID: Final = 13
 _INT = Struct(">i")
-_SHORT = Struct(">h")
 _SESSION = Struct(">ihi")
 _NEWEST = Struct(">ihqqqBi")
 """Ends with no aborted transactions (null) and no preferred replica (-1)."""
@@ -67,13 +65,13 @@ def fetch_answer(
         out += _SESSION.pack(0, error, session_id)
     else:
         out += _INT.pack(0)
-    _count(out, len(topics), flexible)
+    put_count(out, len(topics), flexible)
     for topic, parts in topics.items():
-        _topic(out, topic, flexible)
-        _count(out, len(parts), flexible)
+        put_topic(out, topic, flexible)
+        put_count(out, len(parts), flexible)
         for part in parts:
             _before_records(out, part, version)
-            _count(out, len(part.records), flexible)
+            put_count(out, len(part.records), flexible)
             if len(part.records):
                 pieces.append(out)
                 pieces.append(part.records)
@@ -86,25 +84,6 @@ def fetch_answer(
         out += b"\0"
     pieces.append(out)
     return pieces
-
-
-def _count(out: bytearray, count: int, flexible: bool) -> None:
-    if flexible:
-        put_uvarint(out, count + 1)
-    else:
-        out += _INT.pack(count)
-
-
-def _topic(out: bytearray, topic: str | bytes, flexible: bool) -> None:
-    if isinstance(topic, bytes):
-        out += topic
-        return
-    name = topic.encode()
-    if flexible:
-        put_uvarint(out, len(name) + 1)
-    else:
-        out += _SHORT.pack(len(name))
-    out += name
 
 
 def _before_records(out: bytearray, part: Fetched, version: int) -> None:

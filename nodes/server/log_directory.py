@@ -106,8 +106,9 @@ class LogDirectory:
 
     def set_log_start(self, name: TopicPartition, offset: int) -> None:
         """Let a log begin at ``offset``, durably."""
-        self.log_starts[name] = offset
-        self._write(LOG_STARTS, self.log_starts)
+        if self.log_starts.get(name, 0) != offset:
+            self.log_starts[name] = offset
+            self._write(LOG_STARTS, self.log_starts)
 
     def lower_recovery_point(self, name: TopicPartition, offset: int) -> None:
         """Let the stored recovery point be at most ``offset``, durably."""

@@ -473,9 +473,7 @@ class PartitionFiles:
         directory.lower_high_watermark(replica.name, offset)
         # A start that finds no segment takes the checkpoint for the log's beginning. It is lower
         # where a process has died between a new beginning and its checkpoint.
-        earliest = min(offset, replica.log.start_offset)
-        if earliest != directory.log_starts.get(replica.name, 0):
-            directory.set_log_start(replica.name, earliest)
+        directory.set_log_start(replica.name, min(offset, replica.log.start_offset))
         replica.log.restart(offset)
         replica.cuts += 1
         replica.rebuild()

@@ -97,7 +97,7 @@ class RecordedDisk:
         ``line`` is the result of :func:`recovered_to_plain`. The disk has this content from now on.
         """
         effects, self._last = self._last, ()
-        pending = [effect for effect in effects if isinstance(effect, DURABLE)]
+        pending = [effect for effect in effects if type(effect) in DURABLE]
         identities: list[Identity] = [(end, epoch) for end, epoch, _, _ in line["snapshots"]]
         if BOOTSTRAP in identities and "bootstrap" in line:
             self._snapshots.setdefault(BOOTSTRAP, from_plain(line["bootstrap"]))

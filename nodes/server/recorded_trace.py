@@ -92,7 +92,7 @@ class RecordedTrace:
         ``of_records``: it is a step of the data plane.
         """
         if not of_records:
-            self._flushes = any(isinstance(effect, WAITING) for effect in effects)
+            self._flushes = not WAITING.isdisjoint(map(type, effects))
         elif self._lacking and self._flushes:
             return
         self._match(number, self._expected.of(effects, now, wall))

@@ -62,9 +62,6 @@ _MICROSECOND: Final = 1e-6
 _STALE_TICK_S: Final = 0.001
 
 
-_WAITING: Final = frozenset[type](WAITING)
-
-
 def monotonic_us() -> int:
     """Return the monotonic clock in microseconds."""
     return time.monotonic_ns() // 1000
@@ -200,7 +197,7 @@ class Shell:
             gc.freeze()
 
     def _carry_out(self, effects: Sequence[NodeEffect], now: int, wall_us: int) -> None:
-        waits = self._elsewhere is not None and not _WAITING.isdisjoint(map(type, effects))
+        waits = self._elsewhere is not None and not WAITING.isdisjoint(map(type, effects))
         try:
             if self._files is not None:
                 self._caused.extend(self._files.carry_out_all(effects))

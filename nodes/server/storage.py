@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from kraftwreck.nodes.consensus.effects import (
     DURABLE,
@@ -24,8 +23,6 @@ from kraftwreck.nodes.log import quorum_state
 from kraftwreck.nodes.log.files import MetadataLogFiles
 from kraftwreck.nodes.log.layout import DEFAULT_SEGMENT_BYTES, DEFAULT_SEGMENT_MS
 from kraftwreck.nodes.log.media import PLAIN, Media
-
-_DURABLE: Final = frozenset[type](DURABLE)
 
 
 class Storage:
@@ -65,7 +62,7 @@ class Storage:
         Raises ValueError for data that does not continue the log or an unfinished snapshot.
         """
         for effect in effects:
-            if type(effect) not in _DURABLE:
+            if type(effect) not in DURABLE:
                 continue
             if isinstance(effect, AppendLog):
                 self._log.append(effect.batch)

@@ -104,7 +104,8 @@ class Answering:
 
     def produce(self, sent: Any, error: int, offset: int) -> list[str]:
         event = ProduceReceived(1, -1, 1000, ((KEY, sent),))
-        self.rules.read(self.host, SimpleNamespace(call=SimpleNamespace(event=event)))  # type: ignore[arg-type]
+        message: Any = SimpleNamespace(call=SimpleNamespace(event=event))
+        self.rules.read(self.host, message)
         part = {"index": 0, "error_code": error, "base_offset": offset}
         body = {"responses": [{"partition_responses": [part]}]}
         return self.answer(event, out.ReplyProduce(1, ()), body)

@@ -462,11 +462,11 @@ def test_metadata_stays_committed_when_the_only_node_that_knows_it_dies() -> Non
     broker.disk = DataDisk(bytes(16), settings=LogSettings(), segment_bytes=1, files=Filesystem())
     watch = RecordWatch(world, Failures())
     for host, offset in ((broker, 3), (controller, 4)):
-        host.node = Node.__new__(Node)
-        host.node.broker = None
+        node: Any = Node.__new__(Node)
         known = SimpleNamespace(leader_epoch=offset)
         image = SimpleNamespace(last_offset=offset, partitions={KEY: known})
-        host.node.image = SimpleNamespace(stable=image)  # type: ignore[assignment]
+        node.broker, node.image = None, SimpleNamespace(stable=image)
+        host.node = node
         for told in world.on_emit:
             told(host)
     controller.node = None

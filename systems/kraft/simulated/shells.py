@@ -63,7 +63,6 @@ MOST_CHANGES: Final = 12
 """Such a death comes after fewer changes of files than this."""
 
 _LAST_WORDS = ("fatal", "stop")
-_DURABLE = frozenset[type](DURABLE)
 
 
 class Shells:
@@ -238,9 +237,9 @@ class ShellCore:
 
     def _expect(self, effects: Sequence[NodeEffect]) -> None:
         """Note what the shell owes for a step, and perhaps let the process die during it."""
-        self._owed = [each for each in effects if type(each) in _DURABLE]
+        self._owed = [each for each in effects if type(each) in DURABLE]
         self._traced = [each for each in effects if type(each) is Trace]
-        quiet = (*_DURABLE, Trace, Stopped)
+        quiet = (*DURABLE, Trace, Stopped)
         self._unsent = [each for each in effects if type(each) not in quiet]
         if self._owed and self._host.trace_seq:
             self._steps += 1
