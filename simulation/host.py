@@ -206,7 +206,7 @@ class Host:
     left: Any = None
     """The :class:`Stopped` effect of the previous process after a graceful shutdown, else None."""
     stuck: int = 0
-    """Ticks in a row that did not move the deadline."""
+    """Ticks in a row that neither moved the deadline nor wrote anything."""
     gathering: Gathering | None = None
     """Requests of one turn of the process's event loop (:mod:`simulation.turns`)."""
     turn_end: Callable[[], None] | None = None

@@ -42,7 +42,8 @@ from kraftwreck.simulation.turns import MakeGathering, Turns
 from kraftwreck.simulation.wires import Wires
 
 _BUSY_LOOP = 5000
-"""Ticks in a row that request the next at once; a large snapshot in pieces takes a thousand."""
+"""Ticks in a row that request the next at once and write nothing: loading a large snapshot in
+pieces takes a thousand. Those that write wait for the disk, as often as there is work."""
 
 _AT_ONCE = 1_000
 """The shortest time in microseconds from a Tick to the next: a step takes time."""
@@ -389,7 +390,7 @@ class World(Timeline):
         self.fact(f"tick {host.id}")
         self._step(host, Tick())
         self._arm(host, ticked=True)
-        host.stuck = host.stuck + 1 if host.wake <= self.now else 0
+        host.stuck = host.stuck + 1 if host.wake <= self.now and host.busy is None else 0
         if host.stuck > _BUSY_LOOP and host.node is not None:
             self._die(host, FatalError(f"{_BUSY_LOOP} ticks, each at once: a busy loop"))
 

@@ -44,7 +44,8 @@ def toy_batch(base: int, epoch: int = 1, fill: int = 0) -> bytes:
 @dataclass
 class ToyNode:
     """Asks the next peer every 100 ms; an ``Append`` call logs a batch, flushed or not. It stops
-    on request, unless it is ``stubborn``."""
+    on request, unless it is ``stubborn``. Once it is ``restless``, each Tick has those effects and
+    requests the next at once."""
 
     node_id: int
     peers: list[int]
@@ -54,6 +55,7 @@ class ToyNode:
     deadline: int = 0
     asked: int = 0
     stubborn: bool = False
+    restless: list[Effect] | None = None
     seen: list[tuple[int, Event]] = field(default_factory=list)
 
     def _trace(self, kind: str, epoch: int = 0) -> Trace:
@@ -66,6 +68,9 @@ class ToyNode:
     def step(self, event: Event, now: int, wall_ms: int) -> list[Effect]:
         self.seen.append((now, event))
         if isinstance(event, Tick):
+            if self.restless is not None:
+                self.deadline = now
+                return self.restless
             if now < self.deadline:
                 return []
             self.deadline = now + PERIOD

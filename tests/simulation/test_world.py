@@ -314,6 +314,23 @@ def test_a_node_that_dies_of_itself_says_why(toys: MakeToys) -> None:
     assert got == [("lost", None, "connection reset")]
 
 
+def test_a_node_that_wants_tick_after_tick_and_writes_nothing_is_in_a_busy_loop(
+    toys: MakeToys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kraftwreck.simulation.world._BUSY_LOOP", 50)
+    made = toys(count=3)
+    made.node(2).restless = []
+    made.node(3).restless = [WriteQuorumState(7, -1, 3, bytes(16), (1, 2, 3))]
+    made.world.run(SECOND)
+    assert made.world.host("n1").node is not None
+    assert made.world.host("n2").node is None
+    assert made.world.host("n3").node is not None
+    last = [event for event in made.world.events if event.node == "n2"][-1]
+    assert last.detail["reason"] == "50 ticks, each at once: a busy loop"
+    writes = len([tick for tick in made.node(3).seen if isinstance(tick[1], Tick)])
+    assert writes > 50, "as often as there is work"
+
+
 def test_an_unknown_host_is_refused(toys: MakeToys) -> None:
     with pytest.raises(WorldError, match="no host 'n9'"):
         toys().world.kill("n9")
