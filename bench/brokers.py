@@ -1,8 +1,8 @@
 """Brokers of both kinds beside each other: produce with acks=all and consume, through librdkafka.
 
-``python -m bench.brokers [--pairs 5] [--megabytes 100] [--partitions 1]`` starts one controller and
-three brokers of Apache Kafka and the same of ours (``make oracle`` first). It loads them in turns,
-so that both see the same machine, and prints the medians with their spread as a table.
+``python -m bench.brokers [--pairs 5] [--warm 2] [--megabytes 100] [--partitions 1]`` starts one
+controller and three brokers of Apache Kafka and the same of ours (``make oracle`` first). It loads
+them in turns, so that both see the same machine, and prints the medians and their spread.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from kraftwreck.systems.kraft.client import KafkaClient
 
 BROKERS = 3
 SIZES = (100, 10_000)
+READS = 5
+"""How many times the records of a load are consumed: once takes a fraction of a second."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 PATIENCE_S = 300.0
 HEAD = "| what | Apache Kafka | ours | ratio of medians |\n|---|--:|--:|--:|"
@@ -52,7 +54,10 @@ class BenchBroker(KafkaBroker):
 
 @dataclass
 class Measured:
-    """Seconds of one load: of the clients' clock, and of the brokers' processors."""
+    """Seconds of one load: of the clients' clock, and of the brokers' processors.
+
+    Those of consuming are for all records once.
+    """
 
     produced_s: float
     produce_cpu_s: float
@@ -217,16 +222,21 @@ def load(side: Side, topic: str, size: int, count: int, partitions: int = 1) -> 
             "group.id": "unused",
             "enable.auto.commit": False,
             "fetch.message.max.bytes": 1 << 20,
+            "fetch.queue.backoff.ms": 1,  # Otherwise it sleeps for a second when it has enough.
             "check.crcs": False,
             "log_level": 0,
         }
     )
+    beginning = [confluent_kafka.TopicPartition(topic, n, 0) for n in range(partitions)]
+    consumer.assign(beginning)
+    assert consumer.consume(1, PATIENCE_S), "nothing to consume"
     cpu, began = side.cpu_s(), time.monotonic()
-    consumer.assign([confluent_kafka.TopicPartition(topic, n, 0) for n in range(partitions)])
-    left = count
-    while left > 0:
-        left -= len(consumer.consume(10_000, 1.0))
-    consumed, consume_cpu = time.monotonic() - began, side.cpu_s() - cpu
+    for _ in range(READS):
+        consumer.assign(beginning)
+        left = count
+        while left > 0:
+            left -= len(consumer.consume(min(left, 10_000), 1.0))
+    consumed, consume_cpu = (time.monotonic() - began) / READS, (side.cpu_s() - cpu) / READS
     consumer.close()
     return Measured(produced, produce_cpu, consumed, consume_cpu)
 
@@ -253,18 +263,19 @@ def main() -> None:
     """Run the measurement."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--warm", type=int, default=2, help="pairs that do not count")
     parser.add_argument("--megabytes", type=int, default=100, help="of records in each load")
     parser.add_argument("--partitions", type=int, default=1)
     options = parser.parse_args()
     with both() as sides:
-        for pair in range(options.pairs + 1):
+        for pair in range(options.pairs + options.warm):
             for size in SIZES:
                 for side in sides:
                     topic = f"t{pair}-{size}"
                     create(side, topic, options.partitions)
                     count = options.megabytes * 1_000_000 // size
                     found = load(side, topic, size, count, options.partitions)
-                    if pair:  # The first one warms up.
+                    if pair >= options.warm:
                         side.measured.setdefault(size, []).append(found)
                     print(f"pair {pair}, {size} B, {side.name}: {found}", flush=True)
         print(f"load {os.getloadavg()}, {os.cpu_count()} processors")

@@ -126,9 +126,14 @@ class Outgoing:
         return False
 
     def _writable(self) -> None:
-        self._stop_waiting()
-        self.pump()
-        self._resumed()
+        """Send more of the part that waits; it keeps its place in the loop until all is sent."""
+        part = self._pieces[0]
+        if isinstance(part, FilePart) and self._send(part):
+            self._pieces.popleft()
+            part.close()
+            self._stop_waiting()
+            self.pump()
+            self._resumed()
 
     def _stop_waiting(self) -> None:
         if self._waiting != CLOSED:

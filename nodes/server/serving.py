@@ -50,6 +50,9 @@ from kraftwreck.nodes.server.trace_file import TraceFile
 IDLE_LIMIT_S: Final = 600.0
 SWEEP_S: Final = 60.0
 COMPLAINT_S: Final = 10.0
+SEND_BUFFER: Final = 102_400
+"""Bytes that a connection may have in the kernel, Kafka's ``socket.send.buffer.bytes``. With those
+of a tuned buffer, which may be 4 MiB, sendfile takes twice the CPU time."""
 
 
 def run(config: ServerConfig) -> int:
@@ -232,6 +235,7 @@ async def _listen(
     admission: Admission,
     listeners: int,
 ) -> asyncio.Server:
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # of its connections, too
     return await asyncio.get_running_loop().create_server(
         lambda: Connection(requests, admission, listener),
         sock=bound,

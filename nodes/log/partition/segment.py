@@ -37,6 +37,8 @@ class Segment:
         self._interval = interval
         self._since_entry = 0
         """Bytes after the batch of the last entry of the index by offset, with that batch."""
+        self._following = (base_offset, 0)
+        """The last boundary found, offset and byte: most readers continue there."""
         self._offset_path = directory / numbered(base_offset, OFFSET_INDEX)
         self._time_path = directory / numbered(base_offset, TIME_INDEX)
         self.offsets = offset_index(self._offset_path, media)
@@ -160,9 +162,11 @@ class Segment:
 
     def batches(self, offset: int) -> Iterator[Placed]:
         """Yield the batches from that with ``offset`` on. Raises OSError and BatchError."""
-        delta = offset - self.base_offset
-        count = self.offsets.count_below(lambda entry: entry[0] > delta)
-        start = self.offsets.entry(count - 1)[1] if count else 0
+        known, start = self._following
+        if offset != known:
+            delta = offset - self.base_offset
+            count = self.offsets.count_below(lambda entry: entry[0] > delta)
+            start = self.offsets.entry(count - 1)[1] if count else 0
         for position, header in walk(self.path, self._media, start, self.length):
             if header.last_offset >= offset:
                 yield position, header
@@ -173,8 +177,10 @@ class Segment:
         end = self.offsets.entry(count - 1)[1] if count else 0
         for start, header in walk(self.path, self._media, end, self.length):
             if start + header.length > position:
+                self._following = (header.base_offset, start)
                 break
             end = start + header.length
+            self._following = (header.last_offset + 1, end)
         return end
 
     def find_time(self, timestamp: int) -> Placed | None:
@@ -227,6 +233,7 @@ class Segment:
         self.tail.clear()
         self.end_offset = self.base_offset
         self.length = self._since_entry = 0
+        self._following = (self.base_offset, 0)
 
     def _note_time(self) -> None:
         last = self.times.last()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from kraftwreck.nodes.log.batch import parse_header
+from kraftwreck.nodes.log.batch import BatchHeader, parse_header
 from kraftwreck.nodes.log.layout import segment_name
-from kraftwreck.nodes.log.media import PLAIN
+from kraftwreck.nodes.log.media import PLAIN, Media
 from kraftwreck.nodes.log.partition.partition_log import PartitionLog
 from kraftwreck.nodes.log.partition.producer_snapshot import ProducerEntry
 from tests.log.partition.batches import SMALL, TIME, contents, data_batch, fill, open_log
+
+LARGE = dataclasses.replace(SMALL, segment_bytes=1 << 20)
 
 
 def test_batches_come_back_whole_across_segments(tmp_path: Path) -> None:
@@ -75,6 +79,50 @@ def test_a_read_ends_before_the_batch_with_the_limit(tmp_path: Path) -> None:
     assert log.read(log.end_offset, log.end_offset, 100) is None
     with pytest.raises(ValueError, match="is not in 0 to"):
         log.read(log.end_offset + 1, log.end_offset, 100)
+
+
+def test_the_place_of_a_reader_that_continues_is_known_without_the_index(tmp_path: Path) -> None:
+    files: list[str] = []
+
+    class Watched(Media):
+        def read_at(self, path: Path, position: int, size: int) -> bytes:
+            files.append(path.suffix)
+            return super().read_at(path, position, size)
+
+    log = open_log(tmp_path / "t-0", LARGE, Watched())
+    headers = [parse_header(batch) for batch in fill(log, 40)]
+    log.roll()
+    first = log.read(0, 40, 900)
+    assert first is not None
+    following = headers[len(within(headers, first.length))].base_offset
+    for offset, file in ((following, ".log"), (following + 10, ".index")):
+        files.clear()
+        part = log.read(offset, 40, 1)
+        assert part is not None
+        assert files[0] == file
+        assert part.position == sum(h.length for h in headers if h.last_offset < offset)
+
+
+def test_a_reader_finds_its_place_again_after_a_truncation(tmp_path: Path) -> None:
+    for most, target in itertools.product((300, 700, 1100), (2, 9, 16, 23)):
+        log = open_log(tmp_path / f"t-{most}-{target}", LARGE)
+        headers = [parse_header(batch) for batch in fill(log, 15)]
+        first = log.read(0, log.end_offset, most)
+        assert first is not None
+        log.truncate(target)
+        headers = [h for h in headers if h.last_offset < target]
+        headers += [parse_header(batch) for batch in fill(log, 15, epoch=7)]
+        for offset in range(log.end_offset):
+            part = log.read(offset, log.end_offset, 1)
+            before = [h for h in headers if h.last_offset < offset]
+            assert part is not None
+            assert part.position == sum(h.length for h in before)
+
+
+def within(headers: Sequence[BatchHeader], length: int) -> list[BatchHeader]:
+    """Return the headers of the batches in the first ``length`` bytes."""
+    ends = itertools.accumulate(h.length for h in headers)
+    return [header for header, end in zip(headers, ends, strict=True) if end <= length]
 
 
 def test_the_content_of_a_slice_is_that_of_its_file_in_every_segment(tmp_path: Path) -> None:
