@@ -2,7 +2,8 @@
 
 ``python -m bench.brokers [--pairs 5] [--warm 2] [--megabytes 100] [--partitions 1]`` starts one
 controller and three brokers of Apache Kafka and the same of ours (``make oracle`` first). It loads
-them in turns, so that both see the same machine, and prints the medians and their spread.
+them in turns, so that both see the same machine, and prints the medians and their spread. With
+``--input-log`` both are ours, and the second writes its inputs to a log.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ READS = 5
 _TICKS = os.sysconf("SC_CLK_TCK")
 PATIENCE_S = 300.0
 HEAD = "| what | Apache Kafka | ours | ratio of medians |\n|---|--:|--:|--:|"
+HEAD_OF_LOGS = "| what | no input log | input log | ratio of medians |\n|---|--:|--:|--:|"
 
 
 FLAGS = ("-Xmx512m", "-Xms512m", *BENCH_FLAGS[2:])
@@ -50,6 +52,23 @@ class BenchBroker(KafkaBroker):
     def command(self) -> list[str]:
         """Return the command line of Kafka's server."""
         return java_command("kafka.Kafka", [str(self.config)], FLAGS, level="WARN")
+
+
+class LoggingBroker(OurBroker):
+    """A broker of ours that logs its inputs."""
+
+    def own_properties(self) -> Mapping[str, object]:
+        """Return the place of the input log, too."""
+        log = self.data.with_name("inputs.jsonl")
+        return {**super().own_properties(), "kraftwreck.input.log": log}
+
+
+LOGGING = "ours with input logs"
+BROKERS_OF: Mapping[str, type[Broker]] = {
+    KAFKA: BenchBroker,
+    OURS: OurBroker,
+    LOGGING: LoggingBroker,
+}
 
 
 @dataclass
@@ -100,9 +119,10 @@ def _rss_kb(pid: int) -> int:
 
 def start(kind: str, folder: Path, properties: Mapping[str, object] | None = None) -> Side:
     """Start a cluster, and wait until its brokers serve; ``properties`` are those of all nodes."""
-    build = BenchBroker if kind == KAFKA else OurBroker
+    build = BROKERS_OF[kind]
     properties = properties or {}
-    quorum = Quorum(folder / "quorum", [kind], free_ports(1), properties)
+    controllers = KAFKA if kind == KAFKA else OURS
+    quorum = Quorum(folder / "quorum", [controllers], free_ports(1), properties)
     quorum.format()
     brokers: list[Broker] = [
         build(folder / f"b{node}", node, port, CLUSTER_ID, quorum.ports, properties)
@@ -119,12 +139,14 @@ def start(kind: str, folder: Path, properties: Mapping[str, object] | None = Non
 
 
 @contextmanager
-def both(properties: Mapping[str, object] | None = None) -> Iterator[tuple[Side, Side]]:
-    """A cluster of Apache Kafka and one of ours, which end with the block."""
+def both(
+    properties: Mapping[str, object] | None = None, kinds: Sequence[str] = (KAFKA, OURS)
+) -> Iterator[tuple[Side, Side]]:
+    """Two clusters, by default one of Apache Kafka and one of ours, which end with the block."""
     sides: list[Side] = []
     with tempfile.TemporaryDirectory(prefix="kraftwreck-brokers-") as folder:
         try:
-            for kind in (KAFKA, OURS):
+            for kind in kinds:
                 sides.append(start(kind, Path(folder) / kind, properties))
             yield sides[0], sides[1]
         finally:
@@ -243,19 +265,19 @@ def load(side: Side, topic: str, size: int, count: int, partitions: int = 1) -> 
 
 def table(sides: Sequence[Side], megabytes: int) -> list[str]:
     """Return the medians, with the smallest and the largest value, as lines of Markdown."""
-    kafka, ours = sides
+    first, second = sides
     rows: list[tuple[str, Callable[[Measured], float]]] = [
         ("produce, MB/s", lambda m: megabytes / m.produced_s),
         ("produce, CPU s/GB of all brokers", lambda m: 1000 * m.produce_cpu_s / megabytes),
         ("consume, MB/s", lambda m: megabytes / m.consumed_s),
         ("consume, CPU s/GB of all brokers", lambda m: 1000 * m.consume_cpu_s / megabytes),
     ]
-    lines = [HEAD]
+    lines = [HEAD if first.name == KAFKA else HEAD_OF_LOGS]
     for size in SIZES:
         for name, value in rows:
-            first, second = ([value(each) for each in side.measured[size]] for side in sides)
-            lines.append(row(f"{size} B: {name}", first, second))
-    lines.append(f"| RSS of each broker, MB | {kafka.rss_mb()} | {ours.rss_mb()} | |")
+            values = [[value(each) for each in side.measured[size]] for side in sides]
+            lines.append(row(f"{size} B: {name}", *values))
+    lines.append(f"| RSS of each broker, MB | {first.rss_mb()} | {second.rss_mb()} | |")
     return lines
 
 
@@ -266,8 +288,9 @@ def main() -> None:
     parser.add_argument("--warm", type=int, default=2, help="pairs that do not count")
     parser.add_argument("--megabytes", type=int, default=100, help="of records in each load")
     parser.add_argument("--partitions", type=int, default=1)
+    parser.add_argument("--input-log", action="store_true", help="ours, without and with")
     options = parser.parse_args()
-    with both() as sides:
+    with both(kinds=(OURS, LOGGING) if options.input_log else (KAFKA, OURS)) as sides:
         for pair in range(options.pairs + options.warm):
             for size in SIZES:
                 for side in sides:
