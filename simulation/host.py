@@ -212,6 +212,11 @@ class Host:
     turn_end: Callable[[], None] | None = None
     """Ends a turn that is over, once the process runs."""
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether a step waits for its work on the disk."""
+        return self.busy is not None
+
     def waited(self, since: int, now: int, slack: int) -> int:
         """Return how long (µs) the process has waited by ``now``, on its own clock, less ``slack``.
 

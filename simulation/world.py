@@ -390,7 +390,7 @@ class World(Timeline):
         self.fact(f"tick {host.id}")
         self._step(host, Tick())
         self._arm(host, ticked=True)
-        host.stuck = host.stuck + 1 if host.wake <= self.now and host.busy is None else 0
+        host.stuck = host.stuck + 1 if host.wake <= self.now and not host.is_writing else 0
         if host.stuck > _BUSY_LOOP and host.node is not None:
             self._die(host, FatalError(f"{_BUSY_LOOP} ticks, each at once: a busy loop"))
 
