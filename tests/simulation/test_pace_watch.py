@@ -11,7 +11,7 @@ from kraftwreck.checkers.kraft.limits import STEPS_US
 from kraftwreck.nodes.replication.events import Assignment, Settings
 from kraftwreck.nodes.replication.in_sync import Remote
 from kraftwreck.simulation.failures import Failures
-from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch, _majority_end
+from kraftwreck.systems.kraft.simulated.pace_watch import STEADY_US, PaceWatch, _majority_end
 from tests.simulation.replicas import KEY
 
 pytestmark = pytest.mark.interpreted
@@ -39,7 +39,7 @@ class Leading:
             in_sync=SimpleNamespace(isr=(4, 5, 6), pending=None, remotes=self.remotes),
             assignment=Assignment((4, 5, 6), (4, 5, 6), 4, 1, 0),
             settings=Settings(quorum=quorum),
-            with_=SimpleNamespace(lag_us=LAG_US),
+            with_=SimpleNamespace(lag_us=LAG_US, now=0),
         )
 
     def look(self, now: int, *, end: int) -> list[str]:
@@ -112,3 +112,60 @@ def test_a_single_replica_is_a_majority_by_itself() -> None:
     leader.leader.assignment = Assignment((4,), (4,), 4, 1, 0)
     leader.remotes.clear()
     assert _majority_end(leader.leader) is None
+
+
+class Returning(Leading):
+    """Broker 4 leads; follower 6 was removed from the ISR, and is then proposed again."""
+
+    def __init__(self) -> None:
+        super().__init__(quorum=True)
+        self.leader.in_sync.isr = (4, 5)
+
+    def after(self, now: int, *, end: int, proposed: bool = False) -> list[str]:
+        """Judge the leader by its clock ``now`` while follower 6 ends at ``end``."""
+        self.leader.with_.now, self.remotes[6].end = now, end
+        maximal = frozenset((4, 5, 6))
+        self.leader.in_sync.pending = SimpleNamespace(maximal=maximal) if proposed else None
+        self.rule._judge_return(self.host, self.leader)
+        return [failure.type for failure in self.failures.items]
+
+
+@pytest.mark.parametrize(("early_us", "broken"), [(0, ["D15"]), (-1, [])])
+def test_a_follower_that_was_late_returns_once_it_was_in_time_for_a_while(
+    early_us: int, broken: list[str]
+) -> None:
+    leader = Returning()
+    leader.after(0, end=9)
+    leader.after(LATE_US + 1, end=9)
+    leader.after(LATE_US + 2, end=10)
+    assert leader.after(LATE_US + 1 + STEADY_US - early_us, end=10, proposed=True) == broken
+
+
+def test_a_follower_that_was_in_time_may_be_proposed_at_once() -> None:
+    leader = Returning()
+    leader.after(0, end=9)
+    leader.after(LATE_US, end=9)
+    assert leader.after(LATE_US + 1, end=10, proposed=True) == []
+
+
+@pytest.mark.parametrize(("end", "isr"), [(11, (4, 5)), (10, (4,))])
+def test_a_late_follower_returns_at_once_where_it_is_needed(end: int, isr: tuple[int, ...]) -> None:
+    """It is ahead of the other one, or the ISR has no majority."""
+    leader = Returning()
+    leader.after(0, end=9)
+    leader.after(LATE_US + 1, end=9)
+    leader.leader.in_sync.isr = isr
+    leader.after(LATE_US + 2, end=9)
+    assert leader.after(LATE_US + 3, end=end, proposed=True) == []
+
+
+@pytest.mark.parametrize(("epoch", "leading"), [(2, True), (1, False)])
+def test_a_new_lead_knows_of_no_late_follower(epoch: int, leading: bool) -> None:
+    leader = Returning()
+    leader.after(0, end=9)
+    leader.after(LATE_US + 1, end=9)
+    leader.leader.leading = leading
+    leader.leader.assignment = Assignment((4, 5, 6), (4, 5), 4, epoch, 0)
+    leader.after(LATE_US + 2, end=10)
+    leader.leader.leading = True
+    assert leader.after(LATE_US + 3, end=10, proposed=True) == []

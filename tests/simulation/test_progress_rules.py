@@ -132,7 +132,7 @@ class Leading:
             key=KEY,
             leading=True,
             log=SimpleNamespace(end=10, epochs=SimpleNamespace(entries=[(1, 0), (2, 4), (3, 6)])),
-            with_=SimpleNamespace(now=0),
+            with_=SimpleNamespace(now=0, peers={}),
             in_sync=self.in_sync,
             epoch_start=6,
             hw=0,
@@ -146,11 +146,12 @@ class Leading:
     def fetch(
         self, now: int, offset: int, epoch: int = -1, *, caught_up: int | None = None,
         proposes: bool = False, refuses: bool = False, together: bool = False,
+        end: int | None = None, twice: bool = False,
     ) -> list[str]:  # fmt: skip
         """Let the follower fetch; return the rules that are broken so far.
 
-        ``caught_up`` replaces what the leader makes of the fetch. With ``together`` the same step
-        handles a produce after it.
+        ``caught_up`` and ``end`` replace what the leader makes of the fetch. With ``together`` the
+        same step handles a produce after it, with ``twice`` a copy of the fetch.
         """
         self.leader.with_.now = now
         event = FetchReceived(1, (FetchPart(KEY, offset, 100, 3, epoch),), self.follower, 7)
@@ -158,12 +159,15 @@ class Leading:
         self.traffic.on_request[0](self.host, message)
         if not refuses:
             self.remote.fetched(offset, 0, 7, 10, now)
+        if end is not None:
+            self.remote.end = end
         if caught_up is not None:
             self.remote.caught_up = caught_up
         if proposes:
             self.in_sync.pending = pending(4, FOLLOWER)
         produce = ProduceReceived(2, 1, 1_000, ())
-        self.world.on_step[0](self.host, Together((event, produce)) if together else event)
+        more = (produce,) if together else (event,) if twice else ()
+        self.world.on_step[0](self.host, Together((event, *more)) if more else event)
         return self.broken
 
 
@@ -231,3 +235,36 @@ def test_a_follower_names_the_epoch_of_its_last_record(
     fetch = data.FetchFrom(5, 1, 500, (FetchPart(KEY, 6, 100, 4, epoch),))
     leader.traffic.followers.on_fetch[0](leader.host, fetch)
     assert leader.broken == broken
+
+
+@pytest.mark.parametrize(("end", "broken"), [(10, ["D9"]), (6, []), (4, ["D9"])])
+def test_a_fetch_that_counts_is_where_the_log_of_its_follower_ends(
+    monkeypatch: Patch, end: int, broken: list[str]
+) -> None:
+    """It may have been cut since the fetch before."""
+    leader = Leading(monkeypatch)
+    leader.fetch(1_000, 10, 3)
+    assert leader.fetch(2_000, 6, 2, end=end, caught_up=1_000) == broken
+
+
+def test_a_fetch_that_does_not_count_changes_nothing(monkeypatch: Patch) -> None:
+    leader = Leading(monkeypatch)
+    leader.fetch(1_000, 10, 3)
+    assert leader.fetch(2_000, 6, 1, refuses=True) == []
+
+
+def test_of_two_fetches_in_a_step_the_last_one_counts(monkeypatch: Patch) -> None:
+    leader = Leading(monkeypatch)
+    leader.fetch(1_000, 4, 1)
+    assert leader.fetch(2_000, 6, 2, end=10, twice=True) == []
+
+
+@pytest.mark.parametrize(("known", "broken"), [(7, []), (8, ["D9"]), (None, [])])
+def test_the_fetch_of_a_replaced_process_does_not_count(
+    monkeypatch: Patch, known: int | None, broken: list[str]
+) -> None:
+    """The fetches name broker epoch 7."""
+    leader = Leading(monkeypatch)
+    if known is not None:
+        leader.leader.with_.peers = {FOLLOWER: SimpleNamespace(epoch=known)}
+    assert leader.fetch(1_000, 6, 2) == broken

@@ -43,9 +43,11 @@ class Leader:
         self.partition: Any = fake(
             key=KEY,
             leading=True,
-            assignment=fake(leader_epoch=LEADER_EPOCH, partition_epoch=PARTITION_EPOCH),
-            in_sync=fake(pending=None),
-            with_=fake(proposed=set()),
+            assignment=fake(
+                leader_epoch=LEADER_EPOCH, partition_epoch=PARTITION_EPOCH, recovering=False
+            ),
+            in_sync=fake(pending=None, isr=(1,)),
+            with_=fake(proposed=set(), peers={}),
         )
         monkeypatch.setattr(proposal_outcomes, "replicas_on", lambda host: {KEY: self.partition})
         ProposalOutcomes(self.world, self.failures)
@@ -176,3 +178,33 @@ def test_d18_newer_metadata_and_the_end_of_the_lead_decide_a_proposal(leader: Le
     leader.gives_up()
     leader.step(Tick())
     assert leader.failures.items == []
+
+
+@pytest.mark.parametrize(
+    ("isr", "recovering", "broken"),
+    [((1, 2), False, []), ((), False, []), ((1,), False, ["D18"]), ((1,), True, [])],
+)
+def test_d18_a_leader_proposes_a_change(
+    leader: Leader, isr: tuple[int, ...], recovering: bool, broken: list[str]
+) -> None:
+    """A leader whose partition is recovering proposes its own ISR, to end that."""
+    leader.partition.assignment.recovering = recovering
+    asked = proposal(*isr)
+    for _ in range(2):
+        leader.proposes(asked)
+    assert [each.type for each in leader.failures.items] == broken
+
+
+@pytest.mark.parametrize(
+    ("member", "known", "broken"),
+    [(2, 7, []), (2, 6, []), (2, 8, ["D18"]), (1, 8, []), (2, None, [])],
+)
+def test_d18_a_leader_adds_no_process_that_it_knows_to_be_replaced(
+    leader: Leader, member: int, known: int | None, broken: list[str]
+) -> None:
+    """The proposal names broker epoch 7. Of member 1 the leader has no later fetch."""
+    leader.partition.with_.peers = {} if known is None else {member: fake(epoch=known)}
+    leader.step(Tick())
+    leader.partition.with_.peers = {2: fake(epoch=9)}  # It comes in the step that proposes.
+    leader.proposes(proposal(1, 2))
+    assert [each.type for each in leader.failures.items] == broken

@@ -345,6 +345,52 @@ def test_a_full_fetch_begins_anew_with_what_was_said(judged: Judged) -> None:
     assert judged.broken_by(later, out.ReplyFetch(1, NONE, 7, 1, ())) == []
 
 
+@pytest.mark.interpreted
+@pytest.mark.parametrize("again", [False, True])
+def test_a_partition_that_a_session_gets_is_in_the_answer(again: bool, judged: Judged) -> None:
+    """Also one that the session had before, and has given up since."""
+    asked = FetchPart(KEY, 15, 1)
+    first = FetchReceived(1, (asked,) if again else (), replica_id=5, session_epoch=0)
+    said = (out.ReadPart(KEY, NONE, 10, 2),) if again else ()
+    judged.broken_by(first, out.ReplyFetch(1, NONE, 7, 1, said))
+    forgets = replace(first, parts=(), session_id=7, session_epoch=1, forgotten=(KEY,))
+    assert judged.broken_by(forgets, out.ReplyFetch(1, NONE, 7, 1, ())) == []
+    adds = replace(forgets, parts=(asked,), session_epoch=2, forgotten=())
+    assert judged.broken_by(adds, out.ReplyFetch(1, NONE, 7, 1, ())) == ["D5"]
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(
+    ("epoch", "leader_epoch", "broken"), [(0, -1, []), (-1, -1, []), (2, -1, ["D7"]), (2, 9, [])]
+)
+def test_a_session_leaves_no_partition_out_whose_history_is_another(
+    epoch: int, leader_epoch: int, broken: list[str], judged: Judged
+) -> None:
+    """The leader is in epoch 0. A fetch of another leader epoch gets an error."""
+    asked = FetchPart(KEY, 15, 1, leader_epoch, epoch)
+    first = FetchReceived(1, (asked,), replica_id=5, session_epoch=0)
+    told = out.ReadPart(KEY, NONE, 10, 2, diverging=(0, 20) if epoch > 0 else None)
+    assert judged.broken_by(first, out.ReplyFetch(1, NONE, 7, 1, (told,))) == []
+    later = replace(first, parts=(), session_id=7, session_epoch=1)
+    assert judged.broken_by(later, out.ReplyFetch(1, NONE, 7, 1, ())) == broken
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(
+    ("timestamp", "epoch", "broken"),
+    [(0, 1, []), (-1, 1, []), (0, 0, ["D13"]), (0, 2, ["D13"]), (5, 1, ["D13"])],
+)
+def test_an_offset_comes_with_the_epoch_and_the_time_of_its_record(
+    timestamp: int, epoch: int, broken: list[str], judged: Judged
+) -> None:
+    judged.host.node.image.stable.topics["t"] = SimpleNamespace(topic_id=KEY[0])
+    part = {"partition_index": 0, "offset": 2, "timestamp": timestamp, "leader_epoch": epoch}
+    body = {"topics": [{"name": "t", "partitions": [part]}]}
+    event = ListOffsetsReceived(1, ((KEY, EARLIEST, -1),))
+    effect = out.ReplyListOffsets(1, (out.OffsetPart(KEY, NONE, 2, epoch),))
+    assert judged.broken_by(event, effect, body) == broken
+
+
 def encoded(base: int, count: int, epoch: int = 1) -> bytes:
     return encode_batch(base, epoch, 0, [(b"k", b"v")] * count, control=False)
 
@@ -369,7 +415,7 @@ def test_a_fetch_gets_the_batches_from_its_offset_on(
 ) -> None:
     batches = encoded(0, 2), encoded(2, 1), encoded(3, 1)
     records = b"".join(batches[number] for number in sent)
-    assert (record_lookups._wrong_records(log_of(*batches), offset, records) == "") is right
+    assert (record_lookups.wrong_records(log_of(*batches), offset, records) == "") is right
 
 
 @pytest.mark.interpreted
@@ -430,7 +476,7 @@ def test_a_time_is_that_of_the_first_record_since(
 ) -> None:
     times = ((0, 4, 200), (4, 6, 100), (6, 10, 300))
     log = RecordLog(0, [batch(base, after, max_timestamp=at) for base, after, at in times])
-    assert record_lookups._first_since(log, out.Lookup(timestamp, start, end)) == found
+    assert record_lookups.first_since(log, out.Lookup(timestamp, start, end)) == found
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
 from kraftwreck.systems.kraft.simulated.history_watch import HistoryWatch
 from kraftwreck.systems.kraft.simulated.invented_fetches import InventedFetches
 from kraftwreck.systems.kraft.simulated.leader_counts import LeaderCounts
+from kraftwreck.systems.kraft.simulated.lookup_rehearsal import LookupRehearsal
 from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
 from kraftwreck.systems.kraft.simulated.progress_watch import ProgressWatch
@@ -111,6 +112,7 @@ class Invariants:
             AssignmentWatch(world, self.failures)
             CrashPoints(world, self.failures)
             DeletionWatch(world, self.failures, self.records)
+            LookupRehearsal(world, self.failures, self.records.logs)
             ProgressWatch(world, self.failures, self.records)
             ProposalWatch(world, self.failures)
             ProposalOutcomes(world, self.failures)

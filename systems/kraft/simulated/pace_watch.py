@@ -1,13 +1,15 @@
 """Watches whether leaders propose to remove slow followers from their ISRs in time (L13).
 
 With ``commit.mode=quorum`` the leader proposes to remove a member of the ISR that lacks a record
-which a majority has, within :data:`LATE_US` and the time of a step. In other topics it waits for
-``replica.lag.time.max.ms``, and looks at its followers twice in that time. The rule judges what the
-leader knows of its followers.
+which a majority has, within :data:`LATE_US` and the time of a step. A follower that was late
+returns once it has been in time for :data:`STEADY_US`, or where it is needed (D15). In other topics
+the leader waits for ``replica.lag.time.max.ms``, and looks at its followers twice in that time. The
+rule judges what the leader knows of its followers.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final
 
 from kraftwreck.checkers.kraft.limits import STEPS_US
@@ -22,6 +24,24 @@ from kraftwreck.systems.kraft.simulated.record_logs import name_of
 from kraftwreck.systems.kraft.simulated.record_watch import least_in_sync
 
 LATE_US: Final = 50_000
+STEADY_US: Final = 5_000_000
+
+
+@dataclass(slots=True)
+class _Followers:
+    """The followers of a leader of a topic with ``commit.mode=quorum``, by its clock (µs).
+
+    ``behind`` has those that lack records, whether or not they are in the ISR: since when, and the
+    end that a majority had then. ``late`` has the last time at which each was late. ``enough`` is
+    the end that the followers which make up a majority had after the last step, None while the ISR
+    was too small. ``proposed`` are the followers that are proposed for the ISR.
+    """
+
+    leader_epoch: int
+    behind: dict[int, tuple[int, int]] = field(default_factory=dict)
+    late: dict[int, int] = field(default_factory=dict)
+    enough: int | None = None
+    proposed: frozenset[int] = frozenset()
 
 
 class PaceWatch:
@@ -37,6 +57,7 @@ class PaceWatch:
         self._behind: dict[tuple[int, PartitionKey], dict[int, tuple[int, int]]] = {}
         self._lagging: dict[tuple[int, PartitionKey], tuple[int, dict[int, tuple[int, int]]]] = {}
         """The same for topics that wait for the whole ISR, with the leader epoch."""
+        self._followers: dict[tuple[int, PartitionKey], _Followers] = {}
         world.on_emit.append(self._on_emit)
         world.on_trace.append(self._on_trace)
 
@@ -46,6 +67,8 @@ class PaceWatch:
                 del self._behind[place]
             for place in [place for place in self._lagging if place[0] == host.id]:
                 del self._lagging[place]
+            for place in [place for place in self._followers if place[0] == host.id]:
+                del self._followers[place]
 
     def _on_emit(self, host: Host) -> None:
         node = host.node
@@ -54,6 +77,7 @@ class PaceWatch:
         for partition in node.broker.data.core.partitions.values():
             if partition.settings.quorum:
                 self._judge(host, partition)
+                self._judge_return(host, partition)
             elif partition.leading or (host.id, partition.key) in self._lagging:
                 self._judge_lag(host, partition)
 
@@ -79,6 +103,47 @@ class PaceWatch:
                     f" reached {target}",
                 )
 
+    def _judge_return(self, host: Host, partition: Partition) -> None:
+        """D15: a follower that was late is proposed again once it has been in time for a while, so
+        that a slow one does not delay a record each time. It is proposed at once if the ISR has no
+        majority, or is behind it."""
+        place, in_sync, now = (host.id, partition.key), partition.in_sync, partition.with_.now
+        if not partition.leading:
+            self._followers.pop(place, None)
+            return
+        epoch = partition.assignment.leader_epoch
+        known = self._followers.get(place)
+        if known is None or known.leader_epoch != epoch:
+            known = self._followers[place] = _Followers(epoch)
+        pending = in_sync.pending
+        proposed = frozenset[int]() if pending is None else pending.maximal - set(in_sync.isr)
+        for broker in sorted(proposed - known.proposed):
+            late, end = known.late.get(broker), in_sync.remotes[broker].end
+            if known.enough is None or late is None or end > known.enough:
+                continue
+            if now - late <= STEADY_US:
+                self._failures.add(
+                    "D15",
+                    self._world.now,
+                    f"{host.name} proposes {broker} for the ISR of {name_of(partition.key)}"
+                    f" {(now - late) / 1_000_000:.3f} s after it lacked a record of a majority",
+                )
+        known.proposed = proposed
+        known.enough = _enough(partition)
+        if known.enough is None:
+            known.behind.clear()
+            return
+        reached = min(known.enough, partition.vouched)
+        for broker, remote in in_sync.remotes.items():
+            if remote.end >= reached:
+                known.behind.pop(broker, None)
+                continue
+            since, target = known.behind.get(broker, (now, remote.end))
+            if remote.end >= target:
+                known.behind[broker] = now, reached
+            elif now - since > LATE_US:
+                known.late[broker] = now
+
     def _judge_lag(self, host: Host, partition: Partition) -> None:
         place, in_sync, now = (host.id, partition.key), partition.in_sync, self._world.now
         log, epoch = partition.log, partition.assignment.leader_epoch
@@ -103,6 +168,14 @@ class PaceWatch:
                     f" at {remote.end} for {(now - since) / 1_000_000:.3f} s after the leader"
                     f" reached {target}; it may lag behind for {lag_us / 1_000_000:.3f} s",
                 )
+
+
+def _enough(partition: Partition) -> int | None:
+    """Return the end that enough followers in the ISR have to make up a majority with the leader;
+    None without a majority."""
+    in_sync, wanted = partition.in_sync, least_in_sync(partition) - 1
+    members = [in_sync.remotes[each].end for each in in_sync.isr if each in in_sync.remotes]
+    return sorted(members, reverse=True)[wanted - 1] if 0 < wanted <= len(members) else None
 
 
 def _majority_end(partition: Partition) -> int | None:

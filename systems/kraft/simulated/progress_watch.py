@@ -9,7 +9,8 @@ each fetch, before anything has come of it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Any
+from collections import Counter
+from typing import Any, NamedTuple
 
 from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.events import FetchPart, FetchReceived, ProduceReceived
@@ -33,6 +34,20 @@ from kraftwreck.systems.kraft.simulated.requests_of_step import requests_of_step
 Place = tuple[int, int, PartitionKey, int]
 
 
+class _Known(NamedTuple):
+    """A leader's knowledge of a follower: until when it had caught up, and whether it was proposed
+    for the ISR.
+
+    ``fetched_at`` is the time of its last fetch that counted, ``epoch`` its broker epoch in the
+    metadata, -1 if there is none.
+    """
+
+    caught_up: int
+    joined: bool
+    fetched_at: int
+    epoch: int
+
+
 class ProgressWatch:
     """Judges the brokers of ``world``; ``watch`` knows their logs."""
 
@@ -40,9 +55,9 @@ class ProgressWatch:
         self._world = world
         self._failures = failures
         self._logs = watch.logs
-        self._before: dict[Place, tuple[int, bool]] = {}
-        """By leader, its life, partition and follower of a request: until when the follower had
-        caught up, and whether it was proposed for the ISR, as the leader thought before it."""
+        self._before: dict[Place, _Known] = {}
+        """By leader, its life, partition and follower of a request: what the leader knew of the
+        follower before it."""
         self._caught_up: dict[Place, int] = {}
         """The same after the last fetch that was handled."""
         self._reached: dict[Place, int] = {}
@@ -63,33 +78,45 @@ class ProgressWatch:
                 found = _remote(host, part.key, event.replica_id)
                 if found is not None:
                     place = host.id, host.life, part.key, event.replica_id
-                    self._before[place] = found[1].caught_up, _joins(found[0], event.replica_id)
+                    self._before[place] = _known(*found, event.replica_id)
 
     def _on_step(self, host: Host, event: Any) -> None:
         requests = requests_of_step(event)
         appends = any(isinstance(request, ProduceReceived) for request in requests)
-        for request in requests:
-            if isinstance(request, FetchReceived) and request.replica_id >= 0:
-                for part in request.parts:
-                    self._judge(host, part, request.replica_id, appends=appends)
+        fetches = [
+            (request, part)
+            for request in requests
+            if isinstance(request, FetchReceived) and request.replica_id >= 0
+            for part in request.parts
+        ]
+        asked = Counter((request.replica_id, part.key) for request, part in fetches)
+        for request, part in fetches:
+            single = asked[request.replica_id, part.key] == 1
+            self._judge(host, request, part, appends=appends, single=single)
 
-    def _judge(self, host: Host, part: FetchPart, follower: int, *, appends: bool) -> None:
-        """Judge what a fetch of ``follower`` has changed in its leader's memory. The same step
-        ``appends`` records perhaps: then the log's end at the fetch is not known."""
+    def _judge(
+        self, host: Host, request: FetchReceived, part: FetchPart, *, appends: bool, single: bool
+    ) -> None:
+        """Judge what a fetch has changed in its leader's memory of the follower. The same step
+        ``appends`` records perhaps: then the log's end at the fetch is not known. ``single``: the
+        step handled no other fetch of this follower and partition."""
+        follower = request.replica_id
         place = host.id, host.life, part.key, follower
         # A session asks for a partition that its broker does not lead yet, and need not repeat it.
         self._reached[place] = max(part.offset, self._reached.get(place, 0))
         before, found = self._before.pop(place, None), _remote(host, part.key, follower)
         if before is None or found is None:
             return
-        (partition, remote), (caught_up, joined) = found, before
+        partition, remote = found
         # Another fetch may have been handled since this one arrived.
-        caught_up = max(caught_up, self._caught_up.get(place, 0))
+        caught_up = max(before.caught_up, self._caught_up.get(place, 0))
         self._caught_up[place] = remote.caught_up
         now, where = partition.with_.now, f"{host.name}: broker {follower} fetches"
         what = f"{where} {name_of(part.key)} at {part.offset}"
-        if _joins(partition, follower) and not joined:
+        if _joins(partition, follower) and not before.joined:
             self._judge_joining(what, place, partition)
+        if single and remote.fetched_at == now > before.fetched_at:
+            self._judge_counted(what, request, part, remote, before.epoch)
         if remote.fetched_at != now or remote.end != part.offset or partition.log is None:
             return
         end = partition.log.end
@@ -105,6 +132,26 @@ class ProgressWatch:
                 "D9",
                 f"{what} after a record of epoch {epoch}; that counts, although the leader's is of"
                 f" epoch {own.leader_epoch}",
+            )
+
+    def _judge_counted(
+        self,
+        what: str,
+        request: FetchReceived,
+        part: FetchPart,
+        remote: Remote,
+        epoch: int,
+    ) -> None:
+        """D9: a fetch that counts says where the follower's log ends, also if that is further back
+        than before. That of a process which is replaced does not count: the leader knows ``epoch``
+        as the broker epoch of the present one."""
+        if remote.end != part.offset:
+            self._fail("D9", f"{what}; the leader still counts its records below {remote.end}")
+        if 0 <= request.broker_epoch < epoch:
+            self._fail(
+                "D9",
+                f"{what} with broker epoch {request.broker_epoch}; that counts, although its"
+                f" present process has epoch {epoch}",
             )
 
     def _judge_joining(self, what: str, place: Place, partition: Partition) -> None:
@@ -154,6 +201,12 @@ def _remote(host: Host, key: PartitionKey, follower: int) -> tuple[Partition, Re
         return None
     remote = partition.in_sync.remotes.get(follower)
     return None if remote is None else (partition, remote)
+
+
+def _known(partition: Partition, remote: Remote, follower: int) -> _Known:
+    peer = partition.with_.peers.get(follower)
+    epoch = -1 if peer is None else peer.epoch
+    return _Known(remote.caught_up, _joins(partition, follower), remote.fetched_at, epoch)
 
 
 def _joins(partition: Partition, follower: int) -> bool:

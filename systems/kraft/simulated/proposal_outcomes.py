@@ -7,11 +7,13 @@ And once a proposal is refused, it must be able to propose again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from kraftwreck.nodes.consensus.effects import ApiResponseReceived
 from kraftwreck.nodes.protocol.errors import INELIGIBLE_REPLICA, NONE, OPERATION_NOT_ATTEMPTED
 from kraftwreck.nodes.replication.effects import Proposal
+from kraftwreck.nodes.replication.events import Peer
 from kraftwreck.nodes.replication.headers import PartitionKey
 from kraftwreck.nodes.replication.partition import Partition
 from kraftwreck.simulation.failures import Failures
@@ -24,6 +26,8 @@ from kraftwreck.systems.kraft.simulated.record_logs import name_of, replicas_on
 NOT_MADE: Final = (INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED)
 """Errors of a proposal that was not made, and that was based on the newest state."""
 ALTER: Final = "AlterPartition"
+UNKNOWN: Final = -1
+"""The broker epoch of a follower that did not name one."""
 
 Asked = tuple[int, int, tuple[int, ...]]
 """A proposal in a request: leader epoch, partition epoch, members."""
@@ -47,6 +51,9 @@ class ProposalOutcomes:
         """By broker, its life and correlation: the proposals of requests that were answered."""
         self._waiting: dict[tuple[int, int], dict[PartitionKey, _Waiting]] = {}
         """By broker and its life: the proposals after its last step."""
+        self._peers: dict[tuple[int, int], Mapping[int, Peer]] = {}
+        """By broker and its life: the brokers that it knew after its last step. A step may take
+        newer metadata after it has proposed an ISR."""
         world.wires.on_reply.append(self._on_reply)
         world.on_step.append(self._on_step)
 
@@ -82,6 +89,12 @@ class ProposalOutcomes:
                 own = asked.get(key) == _asked(waiting.proposal)
                 error = errors.get(key) if own else None
                 self._judge(host, partition, waiting, error)
+        for key, partition in replicas.items():
+            pending = partition.in_sync.pending
+            known = before.get(key)
+            if pending is not None and (known is None or known.proposal is not pending.proposal):
+                self._judge_need(host, partition, pending.proposal)
+        self._peers[process] = next(iter(replicas.values())).with_.peers
         self._waiting[process] = {
             key: _Waiting(
                 partition.in_sync.pending.proposal,
@@ -123,6 +136,24 @@ class ProposalOutcomes:
             f"{host.name} leads {name_of(partition.key)}, and "
             + why.format(_members(waiting.proposal)),
         )
+
+    def _judge_need(self, host: Host, partition: Partition, proposal: Proposal) -> None:
+        """D18: a leader proposes a change, or that its partition has recovered. It adds no process
+        that it knows to be replaced (KIP-903)."""
+        isr, peers = partition.in_sync.isr, self._peers.get((host.id, host.life), {})
+        where = f"{host.name} leads {name_of(partition.key)}, and proposes"
+        members = _members(proposal)
+        if set(members) == set(isr) and not partition.assignment.recovering:
+            self._failures.add("D18", self._world.now, f"{where} the ISR {members} that it has")
+        for member, epoch in proposal.isr:
+            peer = peers.get(member)
+            if member not in isr and peer is not None and UNKNOWN < epoch < peer.epoch:
+                self._failures.add(
+                    "D18",
+                    self._world.now,
+                    f"{where} to add {member} with broker epoch {epoch}, which it knows to be"
+                    f" replaced by {peer.epoch}",
+                )
 
 
 def _members(proposal: Proposal) -> list[int]:

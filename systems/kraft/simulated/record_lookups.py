@@ -46,6 +46,7 @@ class Span(NamedTuple):
 
 
 _ENDS = (EARLIEST, LATEST)
+NO_TIMESTAMP = -1
 
 
 class RecordLookups:
@@ -161,8 +162,8 @@ class RecordLookups:
         asked = {key: timestamp for key, timestamp, _ in event.parts}
         node: Any = host.node
         topics = node.image.stable.topics
-        offsets = {
-            (topics[topic["name"]].topic_id, part["partition_index"]): part["offset"]
+        answers = {
+            (topics[topic["name"]].topic_id, part["partition_index"]): part
             for topic in body["topics"]
             if topic["name"] in topics
             for part in topic["partitions"]
@@ -184,6 +185,8 @@ class RecordLookups:
                         f"{host.name} says that {name_of(told.key)} {which} at {told.offset}, not"
                         f" {right}",
                     )
+            if told.key in answers and asked.get(told.key) != LATEST:
+                self._judge_record_of(host, told.key, answers[told.key])
             if told.error != errors.NONE or lookup is None or led is None or lookup.timestamp < 0:
                 continue
             if not self._least(host, *led).hw <= lookup.end_offset <= led[0].hw:
@@ -192,13 +195,28 @@ class RecordLookups:
                     f"{host.name} looks a time up in {name_of(told.key)} to {lookup.end_offset},"
                     f" not to its high watermark {led[0].hw}",
                 )
-            expected = _first_since(led[1], lookup)
-            if offsets.get(told.key, expected) != expected:
+            expected = first_since(led[1], lookup)
+            if told.key in answers and (found := answers[told.key]["offset"]) != expected:
                 self._fail(
                     "D13",
                     f"{host.name} says that the first record of {name_of(told.key)} since"
-                    f" {lookup.timestamp} is at {offsets[told.key]}, not {expected}",
+                    f" {lookup.timestamp} is at {found}, not {expected}",
                 )
+
+    def _judge_record_of(self, host: Host, key: PartitionKey, told: dict[str, Any]) -> None:
+        """D13: an offset comes with the leader epoch of its record, and with its time, if any."""
+        led, offset = self._led(host, key), told["offset"]
+        if led is None or offset < 0:
+            return
+        states = self._steps.states(host, key, led[1])
+        wrong = first_unless_right(
+            _wrong_record(state, offset, told["timestamp"], told["leader_epoch"])
+            for state in states
+        )
+        if wrong:
+            self._fail(
+                "D13", f"{host.name} says that the record at {offset} of {name_of(key)} {wrong}"
+            )
 
     def _judge_end(self, host: Host, told: out.OffsetPart, partition: Partition) -> None:
         """D13: a leader does not know the latest offset before it has committed in its epoch."""
@@ -247,6 +265,10 @@ class RecordLookups:
             said = self._said.get(place, {}) if event.session_epoch > 0 else {}
             self._said[place] = {key: said[key] for key in wanted if key in said}
             self._judge_left_out(host, self._said[place], told)
+            for key, asked in wanted.items():
+                if key not in told:
+                    is_new = event.session_epoch > 0 and key not in known
+                    self._judge_unsaid(host, asked, is_new=is_new)
         self._judge_records(host, wanted, body)
         if event.replica_id == CONSUMER:
             self._judge_silence(host, place, wanted, effect, body)
@@ -278,6 +300,23 @@ class RecordLookups:
             if part.error == errors.NONE:
                 said[key] = part.high_watermark, part.log_start
 
+    def _judge_unsaid(self, host: Host, asked: FetchPart, *, is_new: bool) -> None:
+        """D5, D7: a session leaves out no partition that this request has added to it, and none
+        whose history is not that of the request."""
+        led, where = self._led(host, asked.key), f"{host.name} leaves {name_of(asked.key)} out of a"
+        if is_new:
+            self._fail("D5", f"{where} session whose request has just added it")
+        if led is None or asked.leader_epoch not in (-1, led[0].assignment.leader_epoch):
+            return
+        partition, log = led
+        if asked.offset < log.start or self._least(host, partition, log) == Span(0, 0, 0):
+            return
+        nothing = out.ReadPart(asked.key, errors.NONE)
+        states = self._steps.states(host, asked.key, log)
+        wrong = first_unless_right(_wrong_history(partition, s, asked, nothing) for s in states)
+        if wrong:
+            self._fail("D7", f"{where} session, and so takes a fetch at {asked.offset} {wrong}")
+
     def _judge_records(
         self, host: Host, wanted: dict[PartitionKey, FetchPart], body: dict[str, Any]
     ) -> None:
@@ -294,7 +333,7 @@ class RecordLookups:
                     continue
                 if wanted[key].offset < led[1].start:
                     continue  # The same step has deleted them, else D11 judges it.
-                error = _wrong_records(led[1], wanted[key].offset, part["records"])
+                error = wrong_records(led[1], wanted[key].offset, part["records"])
                 if error:
                     self._fail("D2", f"{host.name} answers a fetch of {name_of(key)} {error}")
 
@@ -356,7 +395,7 @@ class RecordLookups:
         self._empty[place] = left
 
 
-def _wrong_records(log: RecordLog, offset: int, records: bytes) -> str:
+def wrong_records(log: RecordLog, offset: int, records: bytes) -> str:
     """Return what is wrong with the answer to a fetch at ``offset``, "" if nothing is."""
     expected = offset
     try:
@@ -399,7 +438,18 @@ def _wrong_history(
     return ""
 
 
-def _first_since(log: RecordLog, lookup: out.Lookup) -> int:
+def _wrong_record(log: RecordLog, offset: int, timestamp: int, epoch: int) -> str:
+    """Return what is wrong with the time and the leader epoch of the record at ``offset``, "" if
+    nothing is. All records of a batch have the same timestamp."""
+    for batch in log.batches:
+        if batch.base_offset <= offset < batch.next_offset:
+            right = batch.max_timestamp, batch.leader_epoch
+            if epoch != right[1] or timestamp not in (NO_TIMESTAMP, right[0]):
+                return f"has time {timestamp} and epoch {epoch}, not {right[0]} and {right[1]}"
+    return ""
+
+
+def first_since(log: RecordLog, lookup: out.Lookup) -> int:
     """Return the offset of the first record since a time, -1 if there is none.
 
     All records of a batch have the same timestamp.
