@@ -81,6 +81,7 @@ def test_a_read_ends_before_the_batch_with_the_limit(tmp_path: Path) -> None:
         log.read(log.end_offset + 1, log.end_offset, 100)
 
 
+@pytest.mark.interpreted
 def test_the_place_of_a_reader_that_continues_is_known_without_the_index(tmp_path: Path) -> None:
     files: list[str] = []
 
