@@ -91,13 +91,12 @@ class Outgoing:
         """Send what can be sent now."""
         while self._pieces and not self.waits:
             piece = self._pieces[0]
-            if not isinstance(piece, FilePart):
+            if isinstance(piece, FilePart):
+                self._send(piece)
+            else:
                 self._pieces.popleft()
                 self.held -= len(piece)
                 self._transport.write(piece)  # This may set is_clogged.
-            elif self._send(piece):
-                self._pieces.popleft()
-                piece.close()
 
     def close(self) -> None:
         """Drop what was not sent."""
@@ -108,30 +107,31 @@ class Outgoing:
         self._pieces.clear()
         self.held = 0
 
-    def _send(self, part: FilePart) -> bool:
-        """Send of a file what the socket takes, and wait for it if that is not all."""
+    def _send(self, part: FilePart) -> None:
+        """Send of the first piece what the socket takes, and wait for it if that is not all."""
         socket = self._transport.get_extra_info("socket").fileno()
         try:
-            if part.send(socket):
-                return True
+            is_sent = part.send(socket)
         except BlockingIOError:
-            pass
+            is_sent = False
         except OSError as error:
             self.close()
             self._failed(None if socket < 0 or _is_gone(error) else f"cannot send: {error}")
-            return False
-        if self._waiting == CLOSED:
+            return
+        if is_sent:
+            self._stop_waiting()
+            self._pieces.popleft()
+            part.close()
+        elif self._waiting == CLOSED:
             self._waiting = os.dup(socket)
             asyncio.get_running_loop().add_writer(self._waiting, self._writable)
-        return False
 
     def _writable(self) -> None:
         """Send more of the part that waits; it keeps its place in the loop until all is sent."""
         part = self._pieces[0]
-        if isinstance(part, FilePart) and self._send(part):
-            self._pieces.popleft()
-            part.close()
-            self._stop_waiting()
+        assert isinstance(part, FilePart)
+        self._send(part)
+        if self._waiting == CLOSED:
             self.pump()
             self._resumed()
 

@@ -10,7 +10,7 @@ rule judges what the leader knows of its followers.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from kraftwreck.checkers.kraft.limits import STEPS_US
 from kraftwreck.histories.trace import TraceEvent
@@ -63,12 +63,11 @@ class PaceWatch:
 
     def _on_trace(self, host: Host, event: TraceEvent) -> None:
         if event.kind == "start":
-            for place in [place for place in self._behind if place[0] == host.id]:
-                del self._behind[place]
-            for place in [place for place in self._lagging if place[0] == host.id]:
-                del self._lagging[place]
-            for place in [place for place in self._followers if place[0] == host.id]:
-                del self._followers[place]
+            memories: tuple[dict[tuple[int, PartitionKey], Any], ...]
+            memories = self._behind, self._lagging, self._followers
+            for memory in memories:
+                for place in [place for place in memory if place[0] == host.id]:
+                    del memory[place]
 
     def _on_emit(self, host: Host) -> None:
         node = host.node
