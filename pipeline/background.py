@@ -1,8 +1,8 @@
 """Spark started at the beginning of a run and used at its end.
 
-Starting Spark takes as long as many a test. Until something waits for its answer the worker gets a
-small share of the processors: the nodes under test come first, then the judges. It is a separate
-process, so that neither its death nor its memory affects the run.
+Starting Spark takes as long as many a test. Beside a run, until something waits for its answer, the
+worker gets a small share of the processors: the nodes under test come first, then the judges. It is
+a separate process, so that neither its death nor its memory affects the run.
 """
 
 from __future__ import annotations
@@ -163,7 +163,8 @@ def start(
     """Start Spark in the background for the run in ``run_folder``, which may have just begun.
 
     ``small`` means a few runs only. The worker is not expected to be needed for ``spare_s``
-    seconds. Raises :class:`~pipeline.java.PipelineError` if there is no Java.
+    seconds; if there are any, it leaves the processors to others until then. Raises
+    :class:`~pipeline.java.PipelineError` if there is no Java.
     """
     java_version()
     size = "small" if small else "large"
@@ -176,7 +177,7 @@ def start(
         cwd=IMPORT_ROOT,
         start_new_session=True,
     )
-    _share(process.pid, _IN_BACKGROUND)
+    _share(process.pid, _IN_BACKGROUND if spare_s else _LIKE_OTHERS)
     return Handle(process, run_folder.resolve())
 
 

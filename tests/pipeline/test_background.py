@@ -26,8 +26,9 @@ print('{"nice": ' + share + ', "own": ' + str(os.getpriority(os.PRIO_PROCESS, 0)
 
 
 @pytest.mark.skipif(not OWN.exists(), reason="this kernel has no autogroups")
-def test_until_something_waits_for_it_spark_gets_a_smaller_share_than_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("spare_s", "nicer"), [(60.0, 5), (0.0, 0)])
+def test_until_it_is_needed_spark_gets_a_smaller_share_than_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spare_s: float, nicer: int
 ) -> None:
     started: list[subprocess.Popen[bytes]] = []
     real = subprocess.Popen
@@ -38,12 +39,12 @@ def test_until_something_waits_for_it_spark_gets_a_smaller_share_than_others(
 
     monkeypatch.setattr(background, "java_version", lambda: "")
     monkeypatch.setattr(subprocess, "Popen", instead)
-    handle = start(tmp_path)
+    handle = start(tmp_path, spare_s=spare_s)
     theirs = Path(f"/proc/{started[0].pid}/autogroup")
     before, ours = theirs.read_text().split(), OWN.read_text()
     own = os.getpriority(os.PRIO_PROCESS, 0)
-    assert before[1:] == ["nice", "5"]
-    assert os.getpriority(os.PRIO_PROCESS, started[0].pid) == min(own + 5, 19)
+    assert before[1:] == ["nice", str(nicer)]
+    assert os.getpriority(os.PRIO_PROCESS, started[0].pid) == min(own + nicer, 19)
     assert handle.ask({}, timeout_s=30) == {"nice": 0, "own": own}
     handle.wait()
     assert OWN.read_text() == ours
@@ -118,17 +119,6 @@ def test_the_first_answer_has_the_seconds_that_spark_took_to_start(tmp_path: Pat
     answers = [handle.ask({"run": "first"}, timeout_s=30), handle.ask({"run": "2"}, timeout_s=30)]
     assert answers == [{"run": "first", "spark_start_s": 1.0}, {"run": "2"}]
     handle.wait()
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.xdist_group("spark")
-def test_the_tables_with_a_verdict_need_those_without(
-    register: Path, simulated: object, worker: Handle
-) -> None:
-    # The first answer waits for Spark; ``simulated`` uses the time for the runs of other tests.
-    with pytest.raises(PipelineError, match=f"{register} was not measured"):
-        worker.ask({"judged": str(register)}, timeout_s=1800)
 
 
 def test_without_java_a_run_has_no_tables_and_one_line_says_so(

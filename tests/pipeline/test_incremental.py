@@ -21,6 +21,7 @@ from kraftwreck.histories.store import write_json
 from kraftwreck.pipeline.background import Handle
 from kraftwreck.pipeline.changes import up_to_date
 from kraftwreck.pipeline.gold import files, read
+from kraftwreck.pipeline.java import PipelineError
 from kraftwreck.pipeline.manifest import load
 from kraftwreck.pipeline.schemas import GOLD, PER_RUN, SILVER
 
@@ -88,6 +89,11 @@ def at_once(
         return store
 
     return call
+
+
+def test_the_tables_with_a_verdict_need_those_without(register: Path, worker: Handle) -> None:
+    with pytest.raises(PipelineError, match=f"{register} was not measured"):
+        worker.ask({"judged": str(register)}, timeout_s=1800)
 
 
 @pytest.mark.whole_run
