@@ -34,6 +34,11 @@ def lives(cluster: Any, node: int) -> list[dict[str, Any]]:
     return [t["detail"] for t in cluster.traces(node) if t["kind"] == "broker"]
 
 
+def refusals(cluster: Any, node: int) -> set[str]:
+    """Return the errors with which the broker's requests were refused."""
+    return {told["error"] for told in lives(cluster, node) if "error" in told}
+
+
 # --- three controllers and three brokers ----------------------------------------------------
 
 
@@ -152,14 +157,31 @@ def test_brokers_come_and_go(
     cluster.serving()
     third = lives(cluster, 3)[-1]["broker_epoch"]
     assert third > second
+    for node in cluster.nodes:
+        cluster.kill(node)
+        assert replay(cluster.path(node, "inputs.log")).mismatch is None
 
-    # The successor of one that was killed a moment ago waits until that session has ended.
-    cluster.kill(3)
-    cluster.start(3)
-    wait_until(lambda: lives(cluster, 3)[-1]["broker_epoch"] > third, "it is registered")
+
+def test_the_successor_of_a_killed_broker_waits_until_its_session_has_ended(
+    make_cluster: Callable[..., Any], wait_until: Callable[..., Any]
+) -> None:
+    cluster = make_cluster(1, brokers=1)
+    cluster.extra = {"broker.session.timeout.ms": 600_000, "broker.heartbeat.interval.ms": 300}
+    for node in cluster.nodes:
+        cluster.configure(node)
+    cluster.start()
     cluster.serving()
-    errors = {d["error"] for d in lives(cluster, 3) if "error" in d}
-    assert errors == {"DUPLICATE_BROKER_REGISTRATION"}
+    first = lives(cluster, 2)[-1]["broker_epoch"]
+    cluster.kill(2)
+    cluster.start(2)
+    wait_until(lambda: refusals(cluster, 2), "it is refused while the session lasts")
+    cluster.kill(1)  # Sessions begin again with the next controller's, which are short.
+    cluster.extra = {**cluster.extra, "broker.session.timeout.ms": 5000}
+    cluster.configure(1)
+    cluster.start(1)
+    wait_until(lambda: lives(cluster, 2)[-1]["broker_epoch"] > first, "it is registered")
+    cluster.serving()
+    assert refusals(cluster, 2) == {"DUPLICATE_BROKER_REGISTRATION"}
     for node in cluster.nodes:
         cluster.kill(node)
         assert replay(cluster.path(node, "inputs.log")).mismatch is None
