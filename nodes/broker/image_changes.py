@@ -63,12 +63,17 @@ class ImageChanges:
         cluster = image.configs.get((BROKER, ""), {})
         brokers = {**cluster, **image.configs.get((BROKER, str(self._node_id)), {})}
         now: dict[bytes, Settings] = {}
+        # Most topics have no configs, or those of others.
+        resolved: dict[tuple[tuple[str, str], ...], Settings] = {}
         found = {}
         for key in sorted(mine):
             topic_id = key[0]
             if topic_id not in now:
-                name = image.names[topic_id]
-                now[topic_id] = self._of_topic(image.configs.get((TOPIC, name), {}), brokers)
+                own = image.configs.get((TOPIC, image.names[topic_id]), {})
+                configs = tuple(own.items())
+                if configs not in resolved:
+                    resolved[configs] = self._of_topic(own, brokers)
+                now[topic_id] = resolved[configs]
             if key not in self._partitions or self._settings.get(topic_id) != now[topic_id]:
                 found[key] = now[topic_id]
         self._settings = now

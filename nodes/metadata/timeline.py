@@ -258,6 +258,12 @@ class StableMap(Mapping[K, V]):
             if key not in head and not isinstance(pending[0][1], Absent):
                 yield key
 
+    def items(self) -> ItemsView[K, V]:
+        """Return keys and values, as :meth:`__iter__` gives the keys."""
+        if not self._map._versions:
+            return self._map._head.items()
+        return ItemsView(self)
+
     def __len__(self) -> int:
         head = self._map._head
         count = len(head)

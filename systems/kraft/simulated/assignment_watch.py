@@ -15,7 +15,7 @@ from kraftwreck.checkers.kraft.limits import STEPS_US
 from kraftwreck.nodes.metadata.image_values import BROKER, TOPIC, ImageView, PartitionKey
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.replication.effects import ShapeLog
-from kraftwreck.nodes.replication.events import LogOpened
+from kraftwreck.nodes.replication.events import LogOpened, Peer
 from kraftwreck.nodes.replication.partition import Partition
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
@@ -24,6 +24,9 @@ from kraftwreck.systems.kraft.simulated.record_logs import name_of
 
 Shape = tuple[int | None, int | None, int | None]
 """The configs of a log's files that its process has got from the core, None for its own ones."""
+
+Configured = tuple[list[tuple[str, int]], Shape]
+"""The settings of replicas that are configured, and the shape of their logs."""
 
 SETTINGS: Final = {
     "min.insync.replicas": ("min_insync", "min.insync.replicas"),
@@ -117,7 +120,9 @@ def _difference(
     }
     configs = image.configs
     brokers = {**configs.get((BROKER, ""), {}), **configs.get((BROKER, str(own)), {})}
-    by_topic: dict[bytes, tuple[list[tuple[str, int]], Shape]] = {}
+    by_topic: dict[bytes, Configured] = {}
+    by_configs: dict[tuple[tuple[str, str], ...], Configured] = {}
+    right_peers: Mapping[int, Peer] | None = None
     for key, partition in replicas.items():
         given, at = mine[key], partition.assignment
         told = (given.leader_epoch, given.leader, given.replicas, given.isr)
@@ -128,13 +133,20 @@ def _difference(
                 f"acts on leader epoch, leader, replicas and ISR {acts} of {name_of(key)}, its"
                 f" metadata has {told}"
             )
-        known = {
-            broker: (peer.epoch, peer.eligible) for broker, peer in partition.with_.peers.items()
-        }
-        if known != peers:
-            return f"acts on the brokers {known}, its metadata has {peers}"
+        if partition.with_.peers is not right_peers:
+            known = {
+                broker: (peer.epoch, peer.eligible)
+                for broker, peer in partition.with_.peers.items()
+            }
+            if known != peers:
+                return f"acts on the brokers {known}, its metadata has {peers}"
+            right_peers = partition.with_.peers
         if key[0] not in by_topic:
-            by_topic[key[0]] = _configured(image.names[key[0]], image, brokers)
+            own_configs = configs.get((TOPIC, image.names[key[0]]), {})
+            same = tuple(own_configs.items())
+            if same not in by_configs:
+                by_configs[same] = _configured(own_configs, brokers)
+            by_topic[key[0]] = by_configs[same]
         values, shape = by_topic[key[0]]
         for config, right in values:
             value = getattr(partition.settings, SETTINGS[config][0])
@@ -146,12 +158,8 @@ def _difference(
     return ""
 
 
-def _configured(
-    topic: str, image: ImageView, brokers: Mapping[str, str]
-) -> tuple[list[tuple[str, int]], Shape]:
-    """Return the settings that are configured, and the shape of logs: by the configs of ``topic``,
-    else by those of ``brokers``."""
-    configs = image.configs.get((TOPIC, topic), {})
+def _configured(configs: Mapping[str, str], brokers: Mapping[str, str]) -> Configured:
+    """Return the settings that are configured: by a topic's ``configs``, else by ``brokers``."""
 
     def value(config: str, of_brokers: str) -> int | None:
         found = configs.get(config, brokers.get(of_brokers))
