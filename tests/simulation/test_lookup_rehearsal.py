@@ -20,7 +20,7 @@ from kraftwreck.simulation.disk import ROOT
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.filesystem import Filesystem
 from kraftwreck.systems.kraft.simulated import lookup_rehearsal
-from kraftwreck.systems.kraft.simulated.lookup_rehearsal import LookupRehearsal
+from kraftwreck.systems.kraft.simulated.lookup_rehearsal import MOST, LookupRehearsal
 from kraftwreck.systems.kraft.simulated.record_logs import RecordLog
 from tests.simulation.replicas import KEY
 
@@ -52,11 +52,12 @@ class Broker:
         LookupRehearsal(world, self.failures, logs)
         self.files.carry_out(data.OpenLog(KEY))
 
-    def append(self, count: int, epoch: int = 1) -> None:
+    def append(self, count: int, epoch: int = 1, ms: int = 0) -> None:
         for _ in range(count):
             base = self.log.end
             records = [(b"k", b"v" * 20)] * 2
-            content = encode_batch(base, epoch, 1000 * epoch + base, records, control=False)
+            time = ms or 1000 * epoch + base
+            content = encode_batch(base, epoch, time, records, control=False)
             batch = batch_of(parse_header(content), content)
             self.files.carry_out(data.Append(KEY, batch))
             self.log.batches.append(batch.bare())
@@ -118,6 +119,41 @@ def test_a_log_that_was_cut_is_read(
     broker.cut(30)
     broker.append(3, epoch=2)
     assert set(broker.look()) == broken
+
+
+@pytest.mark.parametrize(("more", "broken"), [(MOST - 1, []), (MOST, ["D2", "D13"])])
+def test_a_log_that_was_cut_is_read_again_when_it_has_grown(
+    more: int, broken: list[str], monkeypatch: Patch
+) -> None:
+    broker = Broker(monkeypatch)
+    broker.append(40)
+    broker.cut(30)
+    assert broker.look() == []
+    reads_nothing_beyond_the_limit(monkeypatch)
+    broker.append(more, epoch=2)
+    assert broker.look() == broken
+    broker.append(2 * MOST, epoch=2)
+    assert len(broker.look()) == 2
+
+
+def test_the_largest_time_of_a_log_is_looked_up(monkeypatch: Patch) -> None:
+    """A cut has left it in the index by time."""
+    broker = Broker(monkeypatch)
+    broker.append(40)
+    keeps_times(monkeypatch)
+    broker.cut(30)
+    assert broker.look() == ["D13"]
+
+
+def test_the_largest_time_may_be_that_of_a_deleted_record(monkeypatch: Patch) -> None:
+    broker = Broker(monkeypatch)
+    broker.append(20, ms=9000)
+    broker.append(20)
+    broker.files.carry_out(data.DeleteUpTo(KEY, 40))
+    broker.log.start = 40
+    del broker.log.batches[:20]
+    broker.cut(60)
+    assert broker.look() == []
 
 
 def test_a_log_is_read_once_after_each_change(monkeypatch: Patch) -> None:

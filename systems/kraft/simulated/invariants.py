@@ -39,6 +39,7 @@ from kraftwreck.systems.kraft.simulated.answer_watch import AnswerWatch
 from kraftwreck.systems.kraft.simulated.assignment_watch import AssignmentWatch
 from kraftwreck.systems.kraft.simulated.binding import disk_of
 from kraftwreck.systems.kraft.simulated.crash_points import CrashPoints
+from kraftwreck.systems.kraft.simulated.cut_rehearsal import CutRehearsal
 from kraftwreck.systems.kraft.simulated.deletion_watch import DeletionWatch
 from kraftwreck.systems.kraft.simulated.divergence_watch import DivergenceWatch
 from kraftwreck.systems.kraft.simulated.durable_logs import DurableLogs
@@ -60,7 +61,10 @@ from kraftwreck.systems.kraft.simulated.replica_positions import ReplicaPosition
 from kraftwreck.systems.kraft.simulated.replica_states import ReplicaStates
 from kraftwreck.systems.kraft.simulated.replica_watch import ReplicaWatch
 from kraftwreck.systems.kraft.simulated.request_watch import RequestWatch
+from kraftwreck.systems.kraft.simulated.retention_watch import RetentionWatch
+from kraftwreck.systems.kraft.simulated.segment_watch import SegmentWatch
 from kraftwreck.systems.kraft.simulated.service_watch import ServiceWatch
+from kraftwreck.systems.kraft.simulated.session_rehearsal import SessionRehearsal
 from kraftwreck.systems.kraft.simulated.session_watch import SessionWatch
 from kraftwreck.systems.kraft.simulated.snapshot_watch import SnapshotWatch
 from kraftwreck.systems.kraft.simulated.step_logs import StepLogs
@@ -111,6 +115,7 @@ class Invariants:
             RecordLookups(evidence)
             AssignmentWatch(world, self.failures)
             CrashPoints(world, self.failures)
+            CutRehearsal(world, self.failures, self.records.logs)
             DeletionWatch(world, self.failures, self.records)
             LookupRehearsal(world, self.failures, self.records.logs)
             ProgressWatch(world, self.failures, self.records)
@@ -119,6 +124,9 @@ class Invariants:
             RecordRefusals(evidence)
             ReplicaWatch(world, self.failures, self.records)
             ReplicaStates(world, self.failures, self.records)
+            RetentionWatch(world, self.failures)
+            SegmentWatch(world, self.failures, self.records.logs)
+            SessionRehearsal(world, self.failures)
             PaceWatch(world, self.failures)
             WaitWatch(world, self.failures, self.records.logs, positions)
             self.partitions = PartitionService(world, self.failures, self.records.logs)
