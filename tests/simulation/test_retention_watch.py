@@ -75,7 +75,7 @@ class Leader:
 
 @pytest.mark.parametrize(("start", "broken"), [(0, ["D11"]), (2, ["D11"]), (3, []), (5, [])])
 def test_a_look_deletes_what_is_too_much(start: int, broken: list[str], monkeypatch: Patch) -> None:
-    """D11 judges elsewhere that it deletes no more."""
+    """Another rule judges whether it deletes too much."""
     assert Leader(monkeypatch).look(start) == broken
 
 

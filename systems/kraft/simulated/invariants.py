@@ -68,6 +68,7 @@ from kraftwreck.systems.kraft.simulated.session_rehearsal import SessionRehearsa
 from kraftwreck.systems.kraft.simulated.session_watch import SessionWatch
 from kraftwreck.systems.kraft.simulated.snapshot_watch import SnapshotWatch
 from kraftwreck.systems.kraft.simulated.step_logs import StepLogs
+from kraftwreck.systems.kraft.simulated.stop_watch import StopWatch
 from kraftwreck.systems.kraft.simulated.storm_watch import StormWatch
 from kraftwreck.systems.kraft.simulated.voter_watch import VoterWatch
 from kraftwreck.systems.kraft.simulated.wait_watch import WaitWatch
@@ -127,6 +128,7 @@ class Invariants:
             RetentionWatch(world, self.failures)
             SegmentWatch(world, self.failures, self.records.logs)
             SessionRehearsal(world, self.failures)
+            StopWatch(world, self.failures)
             PaceWatch(world, self.failures)
             WaitWatch(world, self.failures, self.records.logs, positions)
             self.partitions = PartitionService(world, self.failures, self.records.logs)

@@ -7,7 +7,7 @@ together still have ``retention.bytes``. The segment that is written is one of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -121,11 +121,10 @@ def _segments(disk: DataDisk, partition: Partition) -> tuple[Extent, ...]:
     return () if key in disk.logs.full else disk.logs.extents(key)
 
 
-def _expired(segments: Iterable[Extent], settings: Settings, hw: int, wall_ms: int) -> int:
+def _expired(segments: Sequence[Extent], settings: Settings, hw: int, wall_ms: int) -> int:
     """Return where the last segment ends that is to go, 0 if none is."""
-    *full, _ = segments or (None,)
     left, end = sum(each.length for each in segments), 0
-    for each in full:
+    for each in segments[:-1]:
         left -= each.length
         large = 0 <= settings.retention_bytes <= left
         old = 0 <= settings.retention_ms < wall_ms - each.max_timestamp
