@@ -21,7 +21,7 @@ from kraftwreck.simulation.filesystem import Filesystem
 from kraftwreck.simulation.timeline import WorldError
 from kraftwreck.systems.kraft.simulated import cut_rehearsal
 from kraftwreck.systems.kraft.simulated.crash_points import Copies
-from kraftwreck.systems.kraft.simulated.cut_rehearsal import LEAST, CutRehearsal, rehearse
+from kraftwreck.systems.kraft.simulated.cut_rehearsal import CutRehearsal, rehearse
 from kraftwreck.systems.kraft.simulated.record_logs import RecordLog
 from tests.simulation.replicas import KEY
 from tests.simulation.test_lookup_rehearsal import is_right, keeps_times
@@ -121,10 +121,30 @@ def test_a_log_that_was_cut_is_right(
     assert found == broken if segment_bytes > 300 else found <= broken
 
 
+@pytest.mark.parametrize(
+    ("plant", "stage"),
+    [
+        (keeps_where_a_reader_stopped, "after a cut at 10 and other records"),
+        (keeps_the_largest_time, "after another cut at 1"),
+        (cannot_cut, "cannot use a log after a cut at 10 and other records"),
+    ],
+)
+def test_half_of_a_log_is_cut(
+    plant: Callable[[Patch], None], stage: str, monkeypatch: Patch
+) -> None:
+    broker = Broker(monkeypatch)
+    broker.append(20)
+    plant(monkeypatch)
+    ((_, wrong),) = rehearse(broker.copied(), "t", KEY, broker.settings)
+    assert stage in wrong
+
+
 def test_a_run_rehearses_one_cut(monkeypatch: Patch) -> None:
     broker = Broker(monkeypatch)
-    broker.append(LEAST - 1)
+    broker.append(11)
     assert broker.later == []
+    broker.append(1)
+    assert len(broker.later) == 1
     broker.append(30)
     assert len(broker.later) == 1
     keeps_times(monkeypatch)
@@ -137,7 +157,7 @@ def test_a_log_that_does_not_have_what_it_should_is_not_copied(
     what: str, monkeypatch: Patch
 ) -> None:
     broker = Broker(monkeypatch)
-    broker.append(LEAST - 1)
+    broker.append(11)
     new = broker.log.batches[-1]
     if what == "dies":
         broker.log.batches.append(new)
@@ -152,7 +172,7 @@ def test_a_log_that_does_not_have_what_it_should_is_not_copied(
 
 def test_an_error_of_the_rehearsal_is_none_of_the_nodes(monkeypatch: Patch) -> None:
     broker = Broker(monkeypatch)
-    broker.append(LEAST)
+    broker.append(12)
 
     def planted(*_: Any) -> None:
         raise TypeError("my own")

@@ -14,13 +14,13 @@ from kraftwreck.nodes.log.partition.partition_log import PartitionLog
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.events import LogOpened
-from kraftwreck.nodes.replication.headers import batch_of
+from kraftwreck.nodes.replication.headers import PartitionKey, batch_of
 from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.simulation.disk import ROOT
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.filesystem import Filesystem
 from kraftwreck.systems.kraft.simulated import lookup_rehearsal
-from kraftwreck.systems.kraft.simulated.lookup_rehearsal import MOST, LookupRehearsal
+from kraftwreck.systems.kraft.simulated.lookup_rehearsal import LookupRehearsal
 from kraftwreck.systems.kraft.simulated.record_logs import RecordLog
 from tests.simulation.replicas import KEY
 
@@ -121,19 +121,37 @@ def test_a_log_that_was_cut_is_read(
     assert set(broker.look()) == broken
 
 
-@pytest.mark.parametrize(("more", "broken"), [(MOST - 1, []), (MOST, ["D2", "D13"])])
+@pytest.mark.parametrize("cut", [0, 30])
+@pytest.mark.parametrize(("more", "broken"), [(3, []), (4, ["D2", "D13"])])
 def test_a_log_that_was_cut_is_read_again_when_it_has_grown(
-    more: int, broken: list[str], monkeypatch: Patch
+    more: int, broken: list[str], cut: int, monkeypatch: Patch
 ) -> None:
     broker = Broker(monkeypatch)
     broker.append(40)
-    broker.cut(30)
+    broker.cut(cut)
     assert broker.look() == []
     reads_nothing_beyond_the_limit(monkeypatch)
     broker.append(more, epoch=2)
     assert broker.look() == broken
-    broker.append(2 * MOST, epoch=2)
+    broker.append(8, epoch=2)
     assert len(broker.look()) == 2
+
+
+def test_the_last_times_of_a_log_are_looked_up(monkeypatch: Patch) -> None:
+    """Those of the last four batches, the one after these, and -3, the largest one."""
+    broker = Broker(monkeypatch)
+    broker.append(10)
+    asked: list[int] = []
+    look_up = PartitionFiles.look_up
+
+    def planted(self: PartitionFiles, key: PartitionKey, wanted: data.Lookup) -> Any:
+        asked.append(wanted.timestamp)
+        return look_up(self, key, wanted)
+
+    monkeypatch.setattr(PartitionFiles, "look_up", planted)
+    broker.cut(18)
+    assert broker.look() == []
+    assert asked == [1010, 1012, 1014, 1016, 1017, -3]
 
 
 def test_the_largest_time_of_a_log_is_looked_up(monkeypatch: Patch) -> None:

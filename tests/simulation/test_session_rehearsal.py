@@ -79,17 +79,21 @@ class Fetched:
     ("plant", "broken"),
     [
         (is_right, []),
-        (leaves_diverging_parts_out, ["D7"]),
-        (leaves_errors_out, ["D5"]),
-        (remembers_offsets_over_an_error, ["D5"]),
+        (
+            leaves_diverging_parts_out,
+            [("D7", "whose history diverges from that of a fetch at 2")],
+        ),
+        (leaves_errors_out, [("D5", "although its leader epoch is not 4")]),
+        (remembers_offsets_over_an_error, [("D5", "although its last answer was an error")]),
     ],
 )
 def test_a_session_leaves_out_no_news(
-    plant: Callable[[Patch], None], broken: list[str], monkeypatch: Patch
+    plant: Callable[[Patch], None], broken: list[tuple[str, str]], monkeypatch: Patch
 ) -> None:
+    """The log ends at 1, in leader epoch 3."""
     fetched = Fetched()
     plant(monkeypatch)
-    assert [rule for rule, _ in judge(fetched.session, fetched.partition)] == broken
+    assert list(judge(fetched.session, fetched.partition)) == broken
 
 
 def test_the_session_itself_stays_as_it_is(monkeypatch: Patch) -> None:

@@ -81,7 +81,7 @@ def rehearse(
         files.process_ended()
         logs = _opened(files, name, key, settings, orderly=True)
         start, batches = logs.content(key)
-        log = RecordLog(start, [batch for batch in batches if batch.next_offset > start])
+        log = RecordLog(start, batches)
         stage = "after a stop in good order"
         for rule, wrong in faults(logs, key, log):
             yield rule, f"{wrong}, {stage}"
@@ -112,12 +112,12 @@ def _opened(
 
 
 def _others(log: RecordLog, removed: list[Batch]) -> Iterator[Batch]:
-    """Yield batches at the offsets of those ``removed``, of the same epochs, each of a later time
-    than all before."""
+    """Yield batches at the offsets of those ``removed``, of the same epochs. Their times begin with
+    the latest one of the log, and ascend."""
     latest = max(batch.max_timestamp for batch in (*log.batches, *removed))
     for number, batch in enumerate(removed):
         records: list[tuple[bytes | None, bytes | None]] = [(None, _PADDING)] * batch.count
         content = encode_batch(
-            batch.base_offset, batch.leader_epoch, latest + 1 + number, records, control=False
+            batch.base_offset, batch.leader_epoch, latest + number, records, control=False
         )
         yield batch_of(parse_header(content), content)

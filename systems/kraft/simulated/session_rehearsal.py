@@ -72,13 +72,14 @@ def judge(session: Session, partition: Partition) -> Iterator[tuple[str, str]]:
     copy = Session(session.session_id, ())
     copy.epoch, copy.sent = session.epoch, dict(session.sent)
     known = [each for each, _ in log.epochs.entries][-1:]
-    beyond = (FetchPart(key, log.end + 1, 1, epoch, each) for each in known)
-    for asked in beyond:
-        if _answer(copy, partition, asked) is None:
-            yield "D7", f"whose history diverges from that of a fetch at {asked.offset}"
+    for last_epoch in known:
+        beyond = FetchPart(key, log.end + 1, 1, epoch, last_epoch)
+        if _answer(copy, partition, beyond) is None:
+            yield "D7", f"whose history diverges from that of a fetch at {beyond.offset}"
     copy.sent = dict(session.sent)
-    if _answer(copy, partition, FetchPart(key, log.end, 1, epoch + 1)) is None:
-        yield "D5", f"although its leader epoch is not {epoch + 1}"
+    unknown = FetchPart(key, log.end, 1, epoch + 1)
+    if _answer(copy, partition, unknown) is None:
+        yield "D5", f"although its leader epoch is not {unknown.leader_epoch}"
     elif _answer(copy, partition, FetchPart(key, log.end, 1, epoch)) is None:
         yield "D5", "although its last answer was an error"
 

@@ -83,6 +83,7 @@ class WaitWatch:
         epoch = process.epochs.pop(event.token, -1)
         if steps - 1 <= handled:
             return  # It was answered by the step that handled it, or by the next one.
+        self._judge_removed(host, event)
         if isinstance(event, ProduceReceived):
             self._produced(host, event, effect, epoch)
             return
@@ -91,6 +92,20 @@ class WaitWatch:
             if led is not None and event.min_bytes <= 1 and _has_more(event, part, led):
                 what = f"a fetch at {part.offset}, and has records to {led.end}"
                 self._fail(host, part.key, what)
+
+    def _judge_removed(self, host: Host, event: FetchReceived | ProduceReceived) -> None:
+        """Judge whether the broker had removed a partition of the request before its last step.
+
+        It had it when it handled the request, else it would have refused that at once; but a
+        produce with several batches may wait for the others.
+        """
+        if isinstance(event, FetchReceived):
+            keys = [part.key for part in event.parts]
+        else:
+            keys = [key for key, _ in event.batches] if len(event.batches) == 1 else []
+        for key in keys:
+            if self._positions.before(host, key) is None:
+                self._fail(host, key, "a request, although it has no replica of it any longer")
 
     def _led_before(self, host: Host, key: PartitionKey) -> Position | None:
         """Return a partition that the broker led before its last step."""
