@@ -122,6 +122,18 @@ def test_a_partition_that_is_removed_ends_its_requests(
     assert led.answer(UNKNOWN_TOPIC_OR_PARTITION) == broken
 
 
+def test_a_partition_that_is_there_again_ends_no_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    led = Led(monkeypatch, room=True)
+    led.steps(3)
+    del led.replicas[KEY]
+    led.steps(1)
+    led.replicas[KEY] = led.leader
+    led.steps(1)
+    assert led.answer(NONE) == []
+
+
 def test_a_request_for_several_partitions_may_wait_for_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

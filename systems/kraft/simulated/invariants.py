@@ -44,6 +44,7 @@ from kraftwreck.systems.kraft.simulated.deletion_watch import DeletionWatch
 from kraftwreck.systems.kraft.simulated.divergence_watch import DivergenceWatch
 from kraftwreck.systems.kraft.simulated.durable_logs import DurableLogs
 from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
+from kraftwreck.systems.kraft.simulated.fetch_rehearsal import FetchRehearsal
 from kraftwreck.systems.kraft.simulated.history_watch import HistoryWatch
 from kraftwreck.systems.kraft.simulated.invented_fetches import InventedFetches
 from kraftwreck.systems.kraft.simulated.leader_counts import LeaderCounts
@@ -118,6 +119,7 @@ class Invariants:
             CrashPoints(world, self.failures)
             CutRehearsal(world, self.failures, self.records.logs)
             DeletionWatch(world, self.failures, self.records)
+            FetchRehearsal(world, self.failures)
             LookupRehearsal(world, self.failures, self.records.logs)
             ProgressWatch(world, self.failures, self.records)
             ProposalWatch(world, self.failures)

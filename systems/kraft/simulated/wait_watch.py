@@ -103,8 +103,9 @@ class WaitWatch:
             keys = [part.key for part in event.parts]
         else:
             keys = [key for key, _ in event.batches] if len(event.batches) == 1 else []
+        replicas = replicas_on(host)
         for key in keys:
-            if self._positions.before(host, key) is None:
+            if key not in replicas and self._positions.before(host, key) is None:
                 self._fail(host, key, "a request, although it has no replica of it any longer")
 
     def _led_before(self, host: Host, key: PartitionKey) -> Position | None:
