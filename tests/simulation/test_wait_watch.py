@@ -122,6 +122,17 @@ def test_a_partition_that_is_removed_ends_its_requests(
     assert led.answer(UNKNOWN_TOPIC_OR_PARTITION) == broken
 
 
+def test_a_broker_that_does_not_know_its_partitions_yet_lets_requests_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    led = Led(monkeypatch, room=True)
+    led.replicas.clear()
+    led.steps(2)
+    led.handle(ProduceReceived(9, -1, 1000, ((KEY, SENT),)))
+    led.steps(3)
+    assert led.answer(UNKNOWN_TOPIC_OR_PARTITION) == []
+
+
 def test_a_partition_that_is_there_again_ends_no_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

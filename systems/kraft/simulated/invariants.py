@@ -64,6 +64,7 @@ from kraftwreck.systems.kraft.simulated.replica_watch import ReplicaWatch
 from kraftwreck.systems.kraft.simulated.request_watch import RequestWatch
 from kraftwreck.systems.kraft.simulated.retention_watch import RetentionWatch
 from kraftwreck.systems.kraft.simulated.segment_watch import SegmentWatch
+from kraftwreck.systems.kraft.simulated.sequence_rehearsal import SequenceRehearsal
 from kraftwreck.systems.kraft.simulated.service_watch import ServiceWatch
 from kraftwreck.systems.kraft.simulated.session_rehearsal import SessionRehearsal
 from kraftwreck.systems.kraft.simulated.session_watch import SessionWatch
@@ -129,6 +130,7 @@ class Invariants:
             ReplicaStates(world, self.failures, self.records)
             RetentionWatch(world, self.failures)
             SegmentWatch(world, self.failures, self.records.logs)
+            SequenceRehearsal(world, self.failures)
             SessionRehearsal(world, self.failures)
             StopWatch(world, self.failures)
             PaceWatch(world, self.failures)
