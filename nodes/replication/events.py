@@ -87,7 +87,7 @@ class LogOpened:
     ``epochs`` are (epoch, start offset), ascending. ``producers`` are the headers that rebuild the
     state of producers: for each one its last five batches, in the order of the log; a snapshot of
     the same is equivalent. ``high_watermark`` is that of the checkpoint, 0 if there is none. All
-    below ``durable_end`` is on the disk.
+    below ``durable_end`` is on the disk. ``size`` is the number of bytes of its segments.
     """
 
     key: PartitionKey
@@ -97,6 +97,7 @@ class LogOpened:
     producers: tuple[Batch, ...]
     high_watermark: int
     durable_end: int = 0
+    size: int = 0
 
 
 @dataclass(slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from typing import Final
 
 from kraftwreck.nodes.replication.epoch_cache import LeaderEpochs
@@ -19,9 +18,10 @@ class LogView:
     """A log from ``start`` to ``end`` (exclusive). The shell has the bytes.
 
     ``tail`` holds the headers from ``tail_start`` on. Above it the log can be truncated at once.
+    ``size`` is the number of bytes of all segments, also that which is written.
     """
 
-    __slots__ = ("_before_tail", "end", "epochs", "producers", "segments", "start", "tail",
+    __slots__ = ("_before_tail", "end", "epochs", "producers", "segments", "size", "start", "tail",
                  "tail_start")  # fmt: skip
 
     def __init__(self, opened: LogOpened) -> None:
@@ -37,12 +37,14 @@ class LogView:
         self._before_tail = self.producers.copy()
         self.tail: deque[Batch] = deque()
         self.segments: deque[SegmentClosed] = deque()
+        self.size = opened.size
 
     def append(self, batch: Batch, high_watermark: int) -> bool:
         """Add a placed batch; return whether it starts a new epoch. Raises ValueError for a gap."""
         if batch.base_offset != self.end:
             raise ValueError(f"a batch at {batch.base_offset} cannot follow offset {self.end}")
         self.end = batch.next_offset
+        self.size += batch.size
         self.tail.append(batch.bare())
         self.producers.append(batch)
         while len(self.tail) > TAIL and self.tail[0].next_offset <= high_watermark:
@@ -63,7 +65,9 @@ class LogView:
         closed_below = end_offset if written else end_offset + 1
         cut = False
         while self.tail and self.tail[-1].next_offset > end_offset:
-            end_offset = min(end_offset, self.tail.pop().base_offset)
+            gone = self.tail.pop()
+            end_offset = min(end_offset, gone.base_offset)
+            self.size -= gone.size
             cut = True
         self.epochs.truncate_from(end_offset)
         if cut:
@@ -75,6 +79,7 @@ class LogView:
         self.end = end_offset
         if end_offset < self.start:  # The log began inside of the batch that is gone.
             self.end = self.tail_start = self.start
+            self.size = 0
         return True
 
     def whole_batches(self, least: int, most: int) -> int:
@@ -87,6 +92,7 @@ class LogView:
     def start_at(self, offset: int) -> None:
         """Empty the log; it starts at ``offset``."""
         self.start = self.end = self.tail_start = offset
+        self.size = 0
         self.epochs = LeaderEpochs()
         self.producers = Producers()
         self._before_tail = Producers()
@@ -98,7 +104,7 @@ class LogView:
         self.start = start_offset
         self.epochs.delete_below(start_offset)
         while self.segments and self.segments[0].end_offset <= start_offset:
-            self.segments.popleft()
+            self.size -= self.segments.popleft().size
 
     def bytes_between(self, offset: int, end_offset: int, cap: int) -> int:
         """Return the bytes of the batches in [``offset``, ``end_offset``), or ``cap`` if more.
@@ -121,8 +127,7 @@ class LogView:
         Closed segments go while they are too old, or the rest is too large. Nothing at or above the
         high watermark is deleted (KAFKA-5634).
         """
-        start = self.start
-        size = sum(each.size for each in self.segments) + _size(self.tail, self._closed_end())
+        start, size = self.start, self.size
         for each in self.segments:
             old = 0 <= settings.retention_ms < wall_ms - each.max_timestamp
             large = 0 <= settings.retention_bytes <= size - each.size
@@ -131,10 +136,3 @@ class LogView:
             size -= each.size
             start = each.end_offset
         return start
-
-    def _closed_end(self) -> int:
-        return self.segments[-1].end_offset if self.segments else self.start
-
-
-def _size(batches: Iterable[Batch], start: int) -> int:
-    return sum(batch.size for batch in batches if batch.base_offset >= start)

@@ -75,7 +75,7 @@ class Replicas:
         self.partitions: dict[PartitionKey, Partition] = {}
         self._with = Surroundings(node_id, lag_us, now)
         self._fetchers = Fetchers(self._with)
-        self._sessions = Sessions(seed)
+        self.sessions = Sessions(seed)
         self._waiting = Waiting()
         self._settings: dict[PartitionKey, Settings] = {}
         self._correlations = 0
@@ -84,14 +84,14 @@ class Replicas:
         self._shrink_at = now + lag_us // 2
         self._checkpoint_at = now + CHECKPOINT_US
         self._retention_us = retention_us
-        self._retain_at = now + retention_us
+        self.retain_at = now + retention_us
 
     @property
     def deadline(self) -> int:
         """The time at which the next Tick is due, µs."""
         propose = self._propose_at if self._with.proposed and not self._in_flight else NEVER
         return min(
-            propose, self._shrink_at, self._checkpoint_at, self._retain_at,
+            propose, self._shrink_at, self._checkpoint_at, self.retain_at,
             self._waiting.deadline, self._fetchers.deadline, self._with.flush_times.deadline,
             self._with.pace_times.deadline,
         )  # fmt: skip
@@ -192,7 +192,7 @@ class Replicas:
         self._begin(Deleting(event, self.partitions, self._with.effects, now))
 
     def _fetch(self, event: FetchReceived, now: int) -> None:
-        error, session, parts = self._sessions.resolve(event)
+        error, session, parts = self.sessions.resolve(event)
         if error != NONE:
             self._with.effects.append(ReplyFetch(event.token, error, 0, event.max_bytes, ()))
             return
@@ -305,7 +305,7 @@ class Replicas:
         if now >= self._checkpoint_at:
             self._checkpoint_at = now + CHECKPOINT_US
             self._with.effects.append(self.watermarks())
-        if now >= self._retain_at:
-            self._retain_at = now + self._retention_us
+        if now >= self.retain_at:
+            self.retain_at = now + self._retention_us
             for partition in self.partitions.values():
                 partition.retain(wall_ms)

@@ -53,6 +53,10 @@ class Sessions:
         self._made = 0
         self._by_id: OrderedDict[int, Session] = OrderedDict()
 
+    def get(self, session_id: int) -> Session | None:
+        """Return a session, None if there is none of this id."""
+        return self._by_id.get(session_id)
+
     def resolve(self, event: FetchReceived) -> tuple[int, Session | None, tuple[FetchPart, ...]]:
         """Return (error, session, partitions to read) of a request."""
         if event.session_epoch <= 0:

@@ -104,6 +104,7 @@ class _Replica:
             tuple(sorted(batches, key=lambda each: each.base_offset)),
             high_watermark,
             log.recovery_point,
+            log.size,
         )
 
 
@@ -291,6 +292,16 @@ class PartitionFiles:
     def sizes(self) -> dict[PartitionKey, int]:
         """Return the bytes of each log's segments."""
         return {key: replica.log.size for key, replica in self._replicas.items()}
+
+    def extents(self, key: PartitionKey) -> tuple[Extent, ...]:
+        """Return the segments of a log, ascending; none if there is no log."""
+        replica = self._replicas.get(key)
+        return () if replica is None else replica.log.extents
+
+    def written_segment(self, key: PartitionKey) -> tuple[int, int]:
+        """Return the first offset and the bytes of the segment of a log that is written."""
+        log = self._replicas[key].log
+        return log.active_base, log.active_length
 
     def end_of(self, key: PartitionKey) -> int:
         """Return the offset of the next record of a log, -1 if there is no log."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kraftwreck.nodes.replication import log_view
 from kraftwreck.nodes.replication.epoch_cache import UNDEFINED, LeaderEpochs
-from kraftwreck.nodes.replication.events import LogOpened
+from kraftwreck.nodes.replication.events import LogOpened, SegmentClosed, Settings
 from kraftwreck.nodes.replication.headers import Batch
 from kraftwreck.nodes.replication.log_view import LogView
 from kraftwreck.nodes.replication.producers import Producers
@@ -39,6 +39,7 @@ def test_truncation_equals_a_log_without_the_rest(actions: list[tuple[int, int, 
         producers.append(each)
     assert (log.end, log.epochs.entries) == (again.end, again.epochs.entries)
     assert log.producers.state() == producers.state()
+    assert log.size == again.size == sum(each.size for each in batches)
 
 
 def test_a_truncation_below_the_tail_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,8 +61,37 @@ def test_a_truncation_ends_no_log_before_its_start() -> None:
     log.delete_up_to(4)
     assert log.truncate(5)
     assert (log.start, log.end, log.tail_start, log.epochs.entries) == (4, 4, 4, [])
+    assert log.size == 0
     log.append(batch(0).placed(4, 2), high_watermark=4)
     assert (log.end, log.epochs.entries) == (5, [(2, 4)])
+
+
+@pytest.mark.parametrize(("limit", "start"), [(214, 0), (213, 4), (143, 4), (142, 7), (-1, 0)])
+def test_retention_counts_the_whole_segment_that_is_written(
+    limit: int, start: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also its batches from before the log was opened, and those below the tail.
+
+    The closed segments have 100 and 71 bytes, that which is written 71 and 71.
+    """
+    monkeypatch.setattr(log_view, "TAIL", 1)
+    log = LogView(LogOpened(KEY, 0, 8, (), (), 0, 8, 242))
+    log.segments += (SegmentClosed(KEY, 0, 4, 100, 0), SegmentClosed(KEY, 4, 7, 71, 0))
+    log.append(batch(0).placed(8, 1), high_watermark=9)
+    assert log.retained_from(Settings(retention_ms=-1, retention_bytes=limit), 9, 0) == start
+
+
+def test_a_log_that_begins_again_is_empty() -> None:
+    log = LogView(LogOpened(KEY, 0, 8, (), (), 0, 8, 242))
+    log.start_at(20)
+    assert log.size == 0
+
+
+def test_a_deletion_removes_the_bytes_of_whole_segments() -> None:
+    log = LogView(LogOpened(KEY, 0, 8, (), (), 0, 8, 242))
+    log.segments += (SegmentClosed(KEY, 0, 4, 100, 0), SegmentClosed(KEY, 4, 7, 71, 0))
+    log.delete_up_to(6)
+    assert log.size == 142
 
 
 def test_a_gap_is_refused() -> None:

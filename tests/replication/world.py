@@ -49,8 +49,9 @@ class Disk:
     def opened(self) -> come.LogOpened:
         kept = tuple(self.producers)
         self.cuts = 0
+        size = sum(each.size for each in self.batches)
         return come.LogOpened(
-            KEY, self.start, self.end, self.epochs, kept, self.watermark, self.durable
+            KEY, self.start, self.end, self.epochs, kept, self.watermark, self.durable, size
         )
 
     def flush(self, number: int, cuts: int, end: int) -> come.LogFlushed:

@@ -184,8 +184,9 @@ def test_core_and_files_agree_on_full_segments_after_a_truncation(
     def grow(last: int) -> None:
         while view.end < last:
             each = batch(view.end, count=2).placed(view.end, 3)
-            view.append(each, 0)
-            told = files.carry_out(out.Append(KEY, replace(each, handle=written(each))))
+            content = written(each)
+            view.append(replace(each, size=len(content)), 0)
+            told = files.carry_out(out.Append(KEY, replace(each, handle=content)))
             view.segments.extend(one for one in told if isinstance(one, come.SegmentClosed))
 
     def closed() -> list[int]:
@@ -196,8 +197,12 @@ def test_core_and_files_agree_on_full_segments_after_a_truncation(
     assert view.truncate(end)
     files.carry_out(out.Truncate(KEY, end))
     assert [each.end_offset for each in view.segments] == closed()
+    assert view.size == files.sizes()[KEY]
     grow(50)
     assert [each.end_offset for each in view.segments] == closed()
+    view.delete_up_to(25)
+    files.carry_out(out.DeleteUpTo(KEY, 25))
+    assert view.size == files.sizes()[KEY]
 
 
 def test_a_leader_s_offset_and_epoch_replace_those_of_the_producer(
@@ -227,6 +232,7 @@ def test_a_full_segment_is_announced_once_and_after_a_restart(
     assert again[1:] == closed
     assert isinstance(again[0], come.LogOpened)
     assert again[0].durable_end == flushed[-1].end_offset
+    assert again[0].size == files.sizes()[KEY] > sum(each.size for each in closed)
 
 
 def test_a_flush_tells_how_far_the_log_is_durable(files: PartitionFiles) -> None:

@@ -42,9 +42,37 @@ def test_a_leader_may_know_a_newer_isr_than_its_metadata(
         assignment=Assignment(BROKERS, (4,), 4, leader_epoch, partition_epoch),
         settings=Settings(),
         with_=SimpleNamespace(peers={}),
+        leading=False,
     )
     replicas: Any = {KEY: acts}
     assert (_difference(4, image, replicas, {}) == "") is right
+
+
+@pytest.mark.parametrize(
+    ("known", "acts_on", "leading", "right"),
+    [
+        (False, False, True, True),
+        (False, True, True, False),
+        (True, False, True, False),
+        (True, True, True, True),
+        (False, True, False, True),
+    ],
+)
+def test_a_leader_knows_whether_its_partition_is_recovering(
+    known: bool, acts_on: bool, leading: bool, right: bool
+) -> None:
+    assignment = Assignment(BROKERS, BROKERS, 4, 3, 5, recovering=known)
+    image: Any = SimpleNamespace(
+        partitions={KEY: assignment}, brokers={}, configs={}, names={KEY[0]: "t"}
+    )
+    acts: Any = SimpleNamespace(
+        assignment=assignment,
+        settings=Settings(),
+        with_=SimpleNamespace(peers={}),
+        leading=leading,
+        recovering=acts_on,
+    )
+    assert (_difference(4, image, {KEY: acts}, {}) == "") is right
 
 
 def settings_of(
@@ -56,7 +84,10 @@ def settings_of(
         partitions={KEY: assignment}, brokers={}, configs=configs, names={KEY[0]: "t"}
     )
     acts: Any = SimpleNamespace(
-        assignment=assignment, settings=settings, with_=SimpleNamespace(peers={})
+        assignment=assignment,
+        settings=settings,
+        with_=SimpleNamespace(peers={}),
+        leading=False,
     )
     return _difference(4, image, {KEY: acts}, {} if shape is None else {KEY: shape})
 

@@ -14,7 +14,7 @@ from kraftwreck.nodes.log.partition.partition_log import PartitionLog
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.events import LogOpened
-from kraftwreck.nodes.replication.headers import batch_of
+from kraftwreck.nodes.replication.headers import PartitionKey, batch_of
 from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.simulation.disk import ROOT
 from kraftwreck.simulation.failures import Failures
@@ -52,11 +52,12 @@ class Broker:
         LookupRehearsal(world, self.failures, logs)
         self.files.carry_out(data.OpenLog(KEY))
 
-    def append(self, count: int, epoch: int = 1) -> None:
+    def append(self, count: int, epoch: int = 1, ms: int = 0) -> None:
         for _ in range(count):
             base = self.log.end
             records = [(b"k", b"v" * 20)] * 2
-            content = encode_batch(base, epoch, 1000 * epoch + base, records, control=False)
+            time = ms or 1000 * epoch + base
+            content = encode_batch(base, epoch, time, records, control=False)
             batch = batch_of(parse_header(content), content)
             self.files.carry_out(data.Append(KEY, batch))
             self.log.batches.append(batch.bare())
@@ -118,6 +119,59 @@ def test_a_log_that_was_cut_is_read(
     broker.cut(30)
     broker.append(3, epoch=2)
     assert set(broker.look()) == broken
+
+
+@pytest.mark.parametrize("cut", [0, 30])
+@pytest.mark.parametrize(("more", "broken"), [(3, []), (4, ["D2", "D13"])])
+def test_a_log_that_was_cut_is_read_again_when_it_has_grown(
+    more: int, broken: list[str], cut: int, monkeypatch: Patch
+) -> None:
+    broker = Broker(monkeypatch)
+    broker.append(40)
+    broker.cut(cut)
+    assert broker.look() == []
+    reads_nothing_beyond_the_limit(monkeypatch)
+    broker.append(more, epoch=2)
+    assert broker.look() == broken
+    broker.append(8, epoch=2)
+    assert len(broker.look()) == 2
+
+
+def test_the_last_times_of_a_log_are_looked_up(monkeypatch: Patch) -> None:
+    """Those of the last four batches, the one after these, and -3, the largest one."""
+    broker = Broker(monkeypatch)
+    broker.append(10)
+    asked: list[int] = []
+    look_up = PartitionFiles.look_up
+
+    def planted(self: PartitionFiles, key: PartitionKey, wanted: data.Lookup) -> Any:
+        asked.append(wanted.timestamp)
+        return look_up(self, key, wanted)
+
+    monkeypatch.setattr(PartitionFiles, "look_up", planted)
+    broker.cut(18)
+    assert broker.look() == []
+    assert asked == [1010, 1012, 1014, 1016, 1017, -3]
+
+
+def test_the_largest_time_of_a_log_is_looked_up(monkeypatch: Patch) -> None:
+    """A cut has left it in the index by time."""
+    broker = Broker(monkeypatch)
+    broker.append(40)
+    keeps_times(monkeypatch)
+    broker.cut(30)
+    assert broker.look() == ["D13"]
+
+
+def test_the_largest_time_may_be_that_of_a_deleted_record(monkeypatch: Patch) -> None:
+    broker = Broker(monkeypatch)
+    broker.append(20, ms=9000)
+    broker.append(20)
+    broker.files.carry_out(data.DeleteUpTo(KEY, 40))
+    broker.log.start = 40
+    del broker.log.batches[:20]
+    broker.cut(60)
+    assert broker.look() == []
 
 
 def test_a_log_is_read_once_after_each_change(monkeypatch: Patch) -> None:

@@ -146,7 +146,7 @@ class Leading:
     def fetch(
         self, now: int, offset: int, epoch: int = -1, *, caught_up: int | None = None,
         proposes: bool = False, refuses: bool = False, together: bool = False,
-        end: int | None = None, twice: bool = False,
+        end: int | None = None, twice: bool = False, broker_epoch: int = 7,
     ) -> list[str]:  # fmt: skip
         """Let the follower fetch; return the rules that are broken so far.
 
@@ -154,7 +154,8 @@ class Leading:
         same step handles a produce after it, with ``twice`` a copy of the fetch.
         """
         self.leader.with_.now = now
-        event = FetchReceived(1, (FetchPart(KEY, offset, 100, 3, epoch),), self.follower, 7)
+        part = FetchPart(KEY, offset, 100, 3, epoch)
+        event = FetchReceived(1, (part,), self.follower, broker_epoch)
         message: Any = SimpleNamespace(call=SimpleNamespace(event=event))
         self.traffic.on_request[0](self.host, message)
         if not refuses:
@@ -251,6 +252,21 @@ def test_a_fetch_that_does_not_count_changes_nothing(monkeypatch: Patch) -> None
     leader = Leading(monkeypatch)
     leader.fetch(1_000, 10, 3)
     assert leader.fetch(2_000, 6, 1, refuses=True) == []
+
+
+def test_of_two_fetches_at_a_time_the_second_one_may_not_count(monkeypatch: Patch) -> None:
+    leader = Leading(monkeypatch)
+    leader.fetch(1_000, 10, 3)
+    assert leader.fetch(1_000, 6, 1, refuses=True) == []
+
+
+@pytest.mark.parametrize(("broker_epoch", "broken"), [(-1, []), (0, ["D9"])])
+def test_a_follower_without_a_broker_epoch_is_not_replaced(
+    monkeypatch: Patch, broker_epoch: int, broken: list[str]
+) -> None:
+    leader = Leading(monkeypatch)
+    leader.leader.with_.peers = {FOLLOWER: SimpleNamespace(epoch=8)}
+    assert leader.fetch(1_000, 6, 2, broker_epoch=broker_epoch) == broken
 
 
 def test_of_two_fetches_in_a_step_the_last_one_counts(monkeypatch: Patch) -> None:

@@ -196,15 +196,31 @@ def test_d18_a_leader_proposes_a_change(
 
 
 @pytest.mark.parametrize(
-    ("member", "known", "broken"),
-    [(2, 7, []), (2, 6, []), (2, 8, ["D18"]), (1, 8, []), (2, None, [])],
+    ("member", "known", "later", "broken"),
+    [
+        (2, 7, 9, []),
+        (2, 6, 7, []),
+        (2, 6, 6, ["D18"]),
+        (2, 8, 9, ["D18"]),
+        (1, 8, 9, []),
+        (2, None, 9, []),
+        (2, 9, None, []),
+    ],
 )
-def test_d18_a_leader_adds_no_process_that_it_knows_to_be_replaced(
-    leader: Leader, member: int, known: int | None, broken: list[str]
+def test_d18_a_leader_adds_the_process_that_its_metadata_has(
+    leader: Leader, member: int, known: int | None, later: int | None, broken: list[str]
 ) -> None:
-    """The proposal names broker epoch 7. Of member 1 the leader has no later fetch."""
+    """The proposal names broker epoch 7. The step that proposes may take newer metadata. Of member
+    1 the leader has no later fetch."""
     leader.partition.with_.peers = {} if known is None else {member: fake(epoch=known)}
     leader.step(Tick())
-    leader.partition.with_.peers = {2: fake(epoch=9)}  # It comes in the step that proposes.
+    leader.partition.with_.peers = {} if later is None else {member: fake(epoch=later)}
     leader.proposes(proposal(1, 2))
     assert [each.type for each in leader.failures.items] == broken
+
+
+def test_d18_a_leader_may_add_a_follower_that_names_no_epoch(leader: Leader) -> None:
+    leader.partition.with_.peers = {2: fake(epoch=8)}
+    leader.step(Tick())
+    leader.proposes(Proposal(KEY, LEADER_EPOCH, PARTITION_EPOCH, ((1, 7), (2, -1))))
+    assert leader.failures.items == []

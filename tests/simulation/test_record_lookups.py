@@ -361,13 +361,22 @@ def test_a_partition_that_a_session_gets_is_in_the_answer(again: bool, judged: J
 
 @pytest.mark.interpreted
 @pytest.mark.parametrize(
-    ("epoch", "leader_epoch", "broken"), [(0, -1, []), (-1, -1, []), (2, -1, ["D7"]), (2, 9, [])]
+    ("epoch", "leader_epoch", "offset", "broken"),
+    [
+        (0, -1, 15, []),
+        (-1, -1, 15, []),
+        (2, -1, 15, ["D7"]),
+        (2, -1, 2, ["D7"]),
+        (2, -1, 1, []),
+        (2, 9, 15, []),
+    ],
 )
 def test_a_session_leaves_no_partition_out_whose_history_is_another(
-    epoch: int, leader_epoch: int, broken: list[str], judged: Judged
+    epoch: int, leader_epoch: int, offset: int, broken: list[str], judged: Judged
 ) -> None:
-    """The leader is in epoch 0. A fetch of another leader epoch gets an error."""
-    asked = FetchPart(KEY, 15, 1, leader_epoch, epoch)
+    """The leader is in epoch 0, its log begins at 2. A fetch of another leader epoch gets an
+    error, and so does one below the log."""
+    asked = FetchPart(KEY, offset, 1, leader_epoch, epoch)
     first = FetchReceived(1, (asked,), replica_id=5, session_epoch=0)
     told = out.ReadPart(KEY, NONE, 10, 2, diverging=(0, 20) if epoch > 0 else None)
     assert judged.broken_by(first, out.ReplyFetch(1, NONE, 7, 1, (told,))) == []
@@ -388,6 +397,24 @@ def test_an_offset_comes_with_the_epoch_and_the_time_of_its_record(
     body = {"topics": [{"name": "t", "partitions": [part]}]}
     event = ListOffsetsReceived(1, ((KEY, EARLIEST, -1),))
     effect = out.ReplyListOffsets(1, (out.OffsetPart(KEY, NONE, 2, epoch),))
+    assert judged.broken_by(event, effect, body) == broken
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(
+    ("offset", "epoch", "broken"),
+    [(0, 1, []), (0, 2, ["D13"]), (9, 2, ["D13"]), (10, 2, []), (10, 1, ["D13"])],
+)
+def test_an_offset_has_the_epoch_of_the_batch_that_it_is_in(
+    offset: int, epoch: int, broken: list[str], judged: Judged
+) -> None:
+    judged.disk = RecordLog(0, [batch(0, 10), batch(10, 20, epoch=2)])
+    judged.log.start = 0
+    judged.host.node.image.stable.topics["t"] = SimpleNamespace(topic_id=KEY[0])
+    part = {"partition_index": 0, "offset": offset, "timestamp": -1, "leader_epoch": epoch}
+    body = {"topics": [{"name": "t", "partitions": [part]}]}
+    event = ListOffsetsReceived(1, ((KEY, 5, -1),))
+    effect = out.ReplyListOffsets(1, (out.OffsetPart(KEY, NONE, offset, epoch),))
     assert judged.broken_by(event, effect, body) == broken
 
 

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.nodes.protocol.errors import KAFKA_STORAGE_ERROR, NONE, REQUEST_TIMED_OUT
+from kraftwreck.nodes.protocol.errors import (
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    REQUEST_TIMED_OUT,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication.events import FetchPart, FetchReceived, ProduceReceived
 from kraftwreck.simulation.failures import Failures
@@ -16,7 +21,7 @@ from tests.replication.world import batch
 
 pytestmark = pytest.mark.interpreted
 
-KEY = (bytes(16), 0)
+KEY, OTHER = (bytes(16), 0), (bytes(16), 1)
 SENT = batch(1)
 
 
@@ -32,6 +37,7 @@ class Led:
             assignment=SimpleNamespace(leader_epoch=3),
             in_sync=SimpleNamespace(isr=(4,), pending=None),
         )
+        self.replicas: dict[Any, Any] = {KEY: self.leader}
         self.host: Any = SimpleNamespace(id=4, life=1, name="b1")
         world: Any = SimpleNamespace(now=0, on_step=[], on_emit=[])
         self.world = world
@@ -39,7 +45,7 @@ class Led:
         disk = SimpleNamespace(logs=SimpleNamespace(full=set()))
         patch.setattr(wait_watch, "record_traffic", lambda world: self.traffic)
         for module in (replica_positions, wait_watch):
-            patch.setattr(module, "replicas_on", lambda host: {KEY: self.leader})
+            patch.setattr(module, "replicas_on", lambda host: self.replicas)
         patch.setattr(wait_watch, "disk_of_records", lambda host: disk)
         log = SimpleNamespace(batches=[SENT.placed(6, 3)] if room else [])
         logs: Any = SimpleNamespace(of=lambda host, key: log)
@@ -97,6 +103,56 @@ def test_another_lead_may_have_cut_the_batch(monkeypatch: pytest.MonkeyPatch) ->
     led.leader.assignment.leader_epoch = 5
     led.steps(3)
     assert led.answer(REQUEST_TIMED_OUT) == []
+
+
+@pytest.mark.parametrize(("steps", "broken"), [(1, []), (2, ["L13"])])
+@pytest.mark.parametrize(
+    "event", [None, FetchReceived(1, (FetchPart(KEY, 5, 100), FetchPart(OTHER, 5, 100)))]
+)
+def test_a_partition_that_is_removed_ends_its_requests(
+    monkeypatch: pytest.MonkeyPatch, event: Any, steps: int, broken: list[str]
+) -> None:
+    led = Led(monkeypatch, room=True)
+    led.replicas[OTHER] = led.leader
+    led.steps(2)
+    led.handle(event)
+    led.steps(2)
+    del led.replicas[KEY]
+    led.steps(steps)
+    assert led.answer(UNKNOWN_TOPIC_OR_PARTITION) == broken
+
+
+def test_a_broker_that_does_not_know_its_partitions_yet_lets_requests_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    led = Led(monkeypatch, room=True)
+    led.replicas.clear()
+    led.steps(2)
+    led.handle(ProduceReceived(9, -1, 1000, ((KEY, SENT),)))
+    led.steps(3)
+    assert led.answer(UNKNOWN_TOPIC_OR_PARTITION) == []
+
+
+def test_a_partition_that_is_there_again_ends_no_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    led = Led(monkeypatch, room=True)
+    led.steps(3)
+    del led.replicas[KEY]
+    led.steps(1)
+    led.replicas[KEY] = led.leader
+    led.steps(1)
+    assert led.answer(NONE) == []
+
+
+def test_a_request_for_several_partitions_may_wait_for_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    led = Led(monkeypatch, room=True)
+    led.steps(2)
+    led.handle(ProduceReceived(1, -1, 1000, ((KEY, SENT), (OTHER, SENT))))
+    led.steps(3)
+    assert led.answer(NONE) == []
 
 
 @pytest.mark.parametrize(("steps", "broken"), [(1, []), (2, ["L13"])])

@@ -133,6 +133,9 @@ def _difference(
                 f"acts on leader epoch, leader, replicas and ISR {acts} of {name_of(key)}, its"
                 f" metadata has {told}"
             )
+        if partition.leading and partition.recovering != at.recovering:
+            state = "recovering" if partition.recovering else "recovered"
+            return f"acts on {name_of(key)} as {state}, which its metadata contradicts"
         if partition.with_.peers is not right_peers:
             known = {
                 broker: (peer.epoch, peer.eligible)

@@ -90,6 +90,11 @@ class DataDisk(Disk):
         assert self._logs is not None
         return self._logs
 
+    @property
+    def settings(self) -> LogSettings:
+        """The settings of logs whose topics have none."""
+        return self._settings
+
     def write(self, effect: Any) -> None:
         """Carry out ``effect``: see :meth:`Disk.write`."""
         if type(effect) not in MOST_STEPS:

@@ -39,10 +39,12 @@ from kraftwreck.systems.kraft.simulated.answer_watch import AnswerWatch
 from kraftwreck.systems.kraft.simulated.assignment_watch import AssignmentWatch
 from kraftwreck.systems.kraft.simulated.binding import disk_of
 from kraftwreck.systems.kraft.simulated.crash_points import CrashPoints
+from kraftwreck.systems.kraft.simulated.cut_rehearsal import CutRehearsal
 from kraftwreck.systems.kraft.simulated.deletion_watch import DeletionWatch
 from kraftwreck.systems.kraft.simulated.divergence_watch import DivergenceWatch
 from kraftwreck.systems.kraft.simulated.durable_logs import DurableLogs
 from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
+from kraftwreck.systems.kraft.simulated.fetch_rehearsal import FetchRehearsal
 from kraftwreck.systems.kraft.simulated.history_watch import HistoryWatch
 from kraftwreck.systems.kraft.simulated.invented_fetches import InventedFetches
 from kraftwreck.systems.kraft.simulated.leader_counts import LeaderCounts
@@ -60,10 +62,15 @@ from kraftwreck.systems.kraft.simulated.replica_positions import ReplicaPosition
 from kraftwreck.systems.kraft.simulated.replica_states import ReplicaStates
 from kraftwreck.systems.kraft.simulated.replica_watch import ReplicaWatch
 from kraftwreck.systems.kraft.simulated.request_watch import RequestWatch
+from kraftwreck.systems.kraft.simulated.retention_watch import RetentionWatch
+from kraftwreck.systems.kraft.simulated.segment_watch import SegmentWatch
+from kraftwreck.systems.kraft.simulated.sequence_rehearsal import SequenceRehearsal
 from kraftwreck.systems.kraft.simulated.service_watch import ServiceWatch
+from kraftwreck.systems.kraft.simulated.session_rehearsal import SessionRehearsal
 from kraftwreck.systems.kraft.simulated.session_watch import SessionWatch
 from kraftwreck.systems.kraft.simulated.snapshot_watch import SnapshotWatch
 from kraftwreck.systems.kraft.simulated.step_logs import StepLogs
+from kraftwreck.systems.kraft.simulated.stop_watch import StopWatch
 from kraftwreck.systems.kraft.simulated.storm_watch import StormWatch
 from kraftwreck.systems.kraft.simulated.voter_watch import VoterWatch
 from kraftwreck.systems.kraft.simulated.wait_watch import WaitWatch
@@ -111,7 +118,9 @@ class Invariants:
             RecordLookups(evidence)
             AssignmentWatch(world, self.failures)
             CrashPoints(world, self.failures)
+            CutRehearsal(world, self.failures, self.records.logs)
             DeletionWatch(world, self.failures, self.records)
+            FetchRehearsal(world, self.failures)
             LookupRehearsal(world, self.failures, self.records.logs)
             ProgressWatch(world, self.failures, self.records)
             ProposalWatch(world, self.failures)
@@ -119,6 +128,11 @@ class Invariants:
             RecordRefusals(evidence)
             ReplicaWatch(world, self.failures, self.records)
             ReplicaStates(world, self.failures, self.records)
+            RetentionWatch(world, self.failures)
+            SegmentWatch(world, self.failures, self.records.logs)
+            SequenceRehearsal(world, self.failures)
+            SessionRehearsal(world, self.failures)
+            StopWatch(world, self.failures)
             PaceWatch(world, self.failures)
             WaitWatch(world, self.failures, self.records.logs, positions)
             self.partitions = PartitionService(world, self.failures, self.records.logs)

@@ -134,11 +134,8 @@ class PaceWatch:
             return
         reached = min(known.enough, partition.vouched)
         for broker, remote in in_sync.remotes.items():
-            if remote.end >= reached:
-                known.behind.pop(broker, None)
-                continue
             since, target = known.behind.get(broker, (now, remote.end))
-            if remote.end >= target:
+            if remote.end >= min(target, reached):
                 known.behind[broker] = now, reached
             elif now - since > LATE_US:
                 known.late[broker] = now
@@ -180,10 +177,7 @@ def _enough(partition: Partition) -> int | None:
 def _majority_end(partition: Partition) -> int | None:
     """Return the end that a majority has as far as the leader knows; None if no member can be
     behind, or a change of the ISR is under way."""
-    in_sync, wanted = partition.in_sync, least_in_sync(partition) - 1
-    if partition.log is None or not partition.leading or in_sync.pending is not None:
+    if partition.log is None or not partition.leading or partition.in_sync.pending is not None:
         return None
-    members = [in_sync.remotes[each].end for each in in_sync.isr if each in in_sync.remotes]
-    if not 0 < wanted <= len(members):
-        return None
-    return min(partition.vouched, sorted(members, reverse=True)[wanted - 1])
+    enough = _enough(partition)
+    return None if enough is None else min(partition.vouched, enough)

@@ -138,21 +138,23 @@ class ProposalOutcomes:
         )
 
     def _judge_need(self, host: Host, partition: Partition, proposal: Proposal) -> None:
-        """D18: a leader proposes a change, or that its partition has recovered. It adds no process
-        that it knows to be replaced (KIP-903)."""
+        """D18: a leader proposes a change, or that its partition has recovered. It adds no other
+        process of a broker than its metadata has (KIP-903)."""
         isr, peers = partition.in_sync.isr, self._peers.get((host.id, host.life), {})
         where = f"{host.name} leads {name_of(partition.key)}, and proposes"
         members = _members(proposal)
         if set(members) == set(isr) and not partition.assignment.recovering:
             self._failures.add("D18", self._world.now, f"{where} the ISR {members} that it has")
         for member, epoch in proposal.isr:
-            peer = peers.get(member)
-            if member not in isr and peer is not None and UNKNOWN < epoch < peer.epoch:
+            peer, now = peers.get(member), partition.with_.peers.get(member)
+            if member in isr or epoch == UNKNOWN or peer is None or now is None:
+                continue
+            if epoch not in (peer.epoch, now.epoch):
                 self._failures.add(
                     "D18",
                     self._world.now,
-                    f"{where} to add {member} with broker epoch {epoch}, which it knows to be"
-                    f" replaced by {peer.epoch}",
+                    f"{where} to add {member} with broker epoch {epoch}, whose epoch it knows to be"
+                    f" {peer.epoch}",
                 )
 
 

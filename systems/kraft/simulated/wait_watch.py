@@ -35,11 +35,13 @@ ALL: Final = -1
 @dataclass(slots=True)
 class _Process:
     """A broker process: after how many steps it handled each open request. ``epochs`` are the
-    leader epochs in which it handled each open produce of one batch."""
+    leader epochs in which it handled each open produce of one batch. ``had`` are the open requests
+    of which it had all partitions."""
 
     life: int
     handled: dict[int, int] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
+    had: set[int] = field(default_factory=set)
 
 
 class WaitWatch:
@@ -69,6 +71,8 @@ class WaitWatch:
                 continue
             process = self._of(host)
             process.handled[request.token] = self._positions.steps(host)
+            if all(key in replicas_on(host) for key in _keys_of(request)):
+                process.had.add(request.token)
             if isinstance(request, ProduceReceived) and len(request.batches) == 1:
                 led = replicas_on(host).get(request.batches[0][0])
                 if led is not None and led.leading and led.log is not None:
@@ -81,8 +85,12 @@ class WaitWatch:
         process, steps = self._of(host), self._positions.steps(host)
         handled = process.handled.pop(event.token, steps)
         epoch = process.epochs.pop(event.token, -1)
+        had = event.token in process.had
+        process.had.discard(event.token)
         if steps - 1 <= handled:
             return  # It was answered by the step that handled it, or by the next one.
+        if had:
+            self._judge_removed(host, event)
         if isinstance(event, ProduceReceived):
             self._produced(host, event, effect, epoch)
             return
@@ -91,6 +99,17 @@ class WaitWatch:
             if led is not None and event.min_bytes <= 1 and _has_more(event, part, led):
                 what = f"a fetch at {part.offset}, and has records to {led.end}"
                 self._fail(host, part.key, what)
+
+    def _judge_removed(self, host: Host, event: FetchReceived | ProduceReceived) -> None:
+        """Judge whether the broker had removed a partition of the request before its last step.
+
+        It had all of them when it handled the request. A broker that starts lets requests wait
+        until it knows its partitions.
+        """
+        replicas = replicas_on(host)
+        for key in _keys_of(event):
+            if key not in replicas and self._positions.before(host, key) is None:
+                self._fail(host, key, "a request, although it has no replica of it any longer")
 
     def _led_before(self, host: Host, key: PartitionKey) -> Position | None:
         """Return a partition that the broker led before its last step."""
@@ -127,6 +146,14 @@ class WaitWatch:
             self._failures.add(
                 "L13", self._world.now, f"{host.name} lets wait for {name_of(key)} {what}"
             )
+
+
+def _keys_of(event: FetchReceived | ProduceReceived) -> list[PartitionKey]:
+    """Return the partitions of a request of which each may end it. A produce with several batches
+    waits for all of them."""
+    if isinstance(event, FetchReceived):
+        return [part.key for part in event.parts]
+    return [key for key, _ in event.batches] if len(event.batches) == 1 else []
 
 
 def _has_more(event: FetchReceived, part: FetchPart, led: Position) -> bool:

@@ -1,0 +1,135 @@
+"""Watches how brokers divide logs into segments (D17).
+
+A log begins a segment for each batch that does not fit into the last one by ``segment.bytes``, or
+that is newer than its first batch by more than ``segment.ms``. It begins none for any other batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kraftwreck.nodes.replication import effects as data
+from kraftwreck.nodes.replication.events import LogOpened
+from kraftwreck.nodes.replication.headers import Batch, PartitionKey
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
+from kraftwreck.systems.kraft.simulated.record_logs import (
+    RecordLog,
+    RecordLogs,
+    disk_of_records,
+    name_of,
+)
+
+Place = tuple[int, PartitionKey]
+NO_TIMESTAMP = -1
+
+
+class Limits(NamedTuple):
+    """The most bytes of a segment with several batches, and ms between their timestamps."""
+
+    size: int
+    age_ms: int
+
+
+class Written(NamedTuple):
+    """The segment that a log writes. ``first_ms`` is the timestamp of its first batch, -1 if it has
+    none or was deleted."""
+
+    base: int
+    length: int
+    end: int
+    first_ms: int
+
+
+class SegmentWatch:
+    """Judges each append of the brokers of ``world``; ``logs`` has the content of their logs."""
+
+    def __init__(self, world: World, failures: Failures, logs: RecordLogs) -> None:
+        self._world = world
+        self._failures = failures
+        self._logs = logs
+        self._shapes: dict[Place, data.ShapeLog] = {}
+        """The configs of topics that have reached a log since it was opened."""
+        self._last: dict[Place, Written] = {}
+        """The segment after the last append, unless another operation has followed."""
+        world.on_caused.append(self._on_caused)
+        world.on_disk.append(self._on_disk)
+
+    def _on_caused(self, host: Host, event: Any) -> None:
+        if type(event) is LogOpened:
+            self._shapes.pop((host.id, event.key), None)
+            self._last.pop((host.id, event.key), None)
+
+    def _on_disk(self, host: Host, effect: Any) -> None:
+        kind = type(effect)
+        if kind is data.Append:
+            self._appended(host, effect.key, effect.batch)
+        elif kind is data.ShapeLog:
+            self._shapes[host.id, effect.key] = effect
+        elif kind is data.Truncate or kind is data.StartAt or kind is data.RemoveLog:
+            self._last.pop((host.id, effect.key), None)
+
+    def _appended(self, host: Host, key: PartitionKey, batch: Batch) -> None:
+        disk, place = disk_of_records(host), (host.id, key)
+        last, log = self._last.pop(place, None), self._logs.of(host.id, key)
+        if log is None or key in disk.logs.full or disk.logs.end_of(key) != batch.next_offset:
+            return  # It had no room, or the process dies.
+        base, length = disk.logs.written_segment(key)
+        same = last is not None and last.base == base
+        first_ms = last.first_ms if last is not None and same else _first_ms(log, base)
+        self._last[place] = Written(base, length, batch.next_offset, first_ms)
+        limits = self._limits(disk, place)
+        if base < batch.base_offset:
+            wrong = _too_much(limits, length, first_ms, batch)
+        else:
+            wrong = "" if last is None or same else _too_early(limits, last, batch)
+        if wrong:
+            self._failures.add(
+                "D17",
+                self._world.now,
+                f"{host.name} appends at {batch.base_offset} of {name_of(key)} to the segment"
+                f" {base}: {wrong}, with segment.bytes={limits.size} and"
+                f" segment.ms={limits.age_ms}",
+            )
+
+    def _limits(self, disk: DataDisk, place: Place) -> Limits:
+        own, shape = disk.settings, self._shapes.get(place)
+        size = own.segment_bytes if shape is None else shape.segment_bytes
+        age_ms = own.segment_ms if shape is None else shape.segment_ms
+        return Limits(
+            own.segment_bytes if size is None else size,
+            own.segment_ms if age_ms is None else age_ms,
+        )
+
+
+def _first_ms(log: RecordLog, base: int) -> int:
+    first = log.at(base)
+    return NO_TIMESTAMP if first is None else first.max_timestamp
+
+
+def _age_ms(first_ms: int, batch: Batch) -> int:
+    return 0 if first_ms == NO_TIMESTAMP else batch.max_timestamp - first_ms
+
+
+def _too_much(limits: Limits, length: int, first_ms: int, batch: Batch) -> str:
+    """Return why the batch belonged into a segment of its own, "" if it did not."""
+    if length > limits.size:
+        return f"it has {length} bytes then"
+    if (age_ms := _age_ms(first_ms, batch)) > limits.age_ms:
+        return f"its first batch is {age_ms} ms older"
+    return ""
+
+
+def _too_early(limits: Limits, last: Written, batch: Batch) -> str:
+    """Return why the batch belonged into the segment before, "" if it did not.
+
+    A batch whose age there is not known may have been too new.
+    """
+    length = last.length + batch.size
+    if last.first_ms == NO_TIMESTAMP or length > limits.size:
+        return ""
+    if (age_ms := _age_ms(last.first_ms, batch)) > limits.age_ms:
+        return ""
+    return f"the one before would have {length} bytes, and a first batch {age_ms} ms older"
