@@ -79,16 +79,22 @@ def test_a_leader_refuses(
     assert list(judge(one)) == broken
 
 
-def test_what_cannot_be_is_not_invented(monkeypatch: Patch) -> None:
+@pytest.mark.parametrize(("epoch", "invented"), [(0, [(1, 75)]), (1, [(0, 74), (2, 75)])])
+def test_what_cannot_be_is_not_invented(
+    epoch: int, invented: list[tuple[int, int]], monkeypatch: Patch
+) -> None:
     """Offsets and epochs below 0, and broker epochs of brokers that are not known."""
     one = leader()
     one.with_.peers = {1: PEERS[1], 2: replace(PEERS[2], epoch=0)}
-    one.assignment = replace(one.assignment, leader_epoch=0)
+    one.assignment = replace(one.assignment, leader_epoch=epoch)
     assert one.log is not None
     one.log.start = 0
     answers_all(monkeypatch)
     assert [wrong.partition(";")[0] for _, wrong in judge(one)] == [
-        "would answer 0 to a fetch of its epoch 1, not 75",
+        *(
+            f"would answer 0 to a fetch of its epoch {each}, not {right}"
+            for each, right in invented
+        ),
         "would answer 0 to a fetch at 3",
     ]
 
