@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.nodes.replication.effects import StartAt
 from kraftwreck.nodes.replication.events import Settings
 from kraftwreck.nodes.replication.headers import Batch
 from kraftwreck.systems.kraft.simulated import record_watch
@@ -89,6 +90,16 @@ def test_no_log_start_goes_back(brokers: Watched, start: int, broken: list[str])
     brokers.emit(5)
     brokers.has(5, SECOND, start=start, hw=5)
     assert brokers.emit(5) == broken
+
+
+@pytest.mark.parametrize(("offset", "broken"), [(4, []), (5, ["D11"])])
+def test_no_emptied_log_begins_later_than_another_has_begun(
+    brokers: Watched, offset: int, broken: list[str]
+) -> None:
+    brokers.has(4, SECOND, start=4, hw=6, leads=True)
+    brokers.emit(4)
+    brokers.watch._on_disk(brokers.hosts[5], StartAt(KEY, offset))
+    assert [each for each in brokers.broken if each == "D11"] == broken
 
 
 # --- leaders ------------------------------------------------------------------------------

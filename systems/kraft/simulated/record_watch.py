@@ -63,6 +63,8 @@ class _Topic:
     watermarks: dict[int, int] = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
     """By leader epoch: the log end at which it began."""
+    first: int = 0
+    """The highest offset at which a log has begun."""
     batches: dict[tuple[int, int], Identity] = field(default_factory=dict)
     producers: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By producer: (epoch, last sequence number) of its last committed batch."""
@@ -148,9 +150,19 @@ class RecordWatch:
                 del self._seen[place]
 
     def _on_disk(self, host: Host, effect: Any) -> None:
-        """A replica that comes back after its removal is a new one."""
+        """A replica that comes back after its removal is a new one.
+
+        D11: one that empties its log, as its leader has deleted what it lacks, begins it no later
+        than another replica.
+        """
         if type(effect) is data.RemoveLog:
             self._seen.pop((host.id, effect.key), None)
+        elif type(effect) is data.StartAt and effect.offset > self.topic(effect.key).first:
+            self.fail(
+                "D11",
+                f"{host.name} empties its log of {name_of(effect.key)} and begins it at"
+                f" {effect.offset}; all others begin at {self.topic(effect.key).first} or earlier",
+            )
 
     def _on_emit(self, host: Host) -> None:
         replicas, node = replicas_on(host), host.node
@@ -171,6 +183,8 @@ class RecordWatch:
             before = self._seen.get((host.id, key))
             if before is not None and before.signature == signature:
                 continue
+            topic = self.topic(key)
+            topic.first = max(topic.first, log.start)
             expected = self.logs.of(host.id, key)
             if expected is None or key in full:
                 continue
