@@ -384,8 +384,7 @@ class Partition:
         )
         if left != in_sync.isr:
             self._propose(left)
-        else:
-            self.advance()  # A replica outside of the ISR may have ceased to hold it back.
+        self.advance()  # A replica outside of the ISR may have ceased to hold it back.
 
     def _propose(self, isr: tuple[int, ...]) -> None:
         in_sync, now = self.in_sync, self.assignment

@@ -279,6 +279,20 @@ def test_a_replica_that_falls_silent_stops_holding_back_while_a_proposal_is_open
     assert partition.in_sync.pending is not None and partition.hw == 1
 
 
+def test_a_replica_that_falls_silent_stops_holding_back_when_a_member_does_too() -> None:
+    broker = Broker(isr=(1, 2))
+    broker.fetch(2, 0)
+    partition = broker.core.partitions[KEY]
+    partition.in_sync.remotes[3] = replace(partition.in_sync.remotes[2])
+    broker.produce(batch(1))
+    broker.fetch(2, 1)
+    broker.produce(batch(1))
+    assert partition.hw == 0
+    for _ in range(2):
+        broker.wait(15_001)
+    assert partition.in_sync.pending is not None and partition.hw == 1
+
+
 def test_offsets_of_a_new_leader_are_not_available_at_first() -> None:
     broker = Broker()
     broker.core = Replicas(1, 1, 0, LAG_US)

@@ -234,13 +234,25 @@ def test_sequence_numbers_go_on_with_0_and_no_epoch_goes_back(brokers: Watched) 
     own = {"producer_id": 7, "producer_epoch": 1}
     first = batch(0, 2, **own, base_sequence=(1 << 31) - 2)
     topic = brokers.watch.topic(KEY)
-    topic.producers[7] = 1, (1 << 31) - 3
+    topic.producers[7] = 1, (1 << 31) - 3, 0
     second = batch(2, 4, **own, base_sequence=0)
     older = batch(4, 6, producer_id=7, producer_epoch=0, base_sequence=0)
     brokers.has(4, first, second, hw=4, leads=True, isr=(4,))
     assert brokers.emit(4) == []
     brokers.has(4, first, second, older, hw=6, leads=True, isr=(4,))
     assert brokers.emit(4) == ["D3"]
+
+
+@pytest.mark.parametrize(("began", "broken"), [(4, ["D3"]), (5, [])])
+def test_a_leader_that_never_had_the_batch_before_takes_any_sequence_number(
+    brokers: Watched, began: int, broken: list[str]
+) -> None:
+    brokers.watch.topic(KEY).producers[7] = 0, 1, 4
+    brokers.committed(FIRST, batch(4, 6))
+    later = batch(6, 7, producer_id=7, producer_epoch=0, base_sequence=3)
+    brokers.has(4, later, start=6, hw=7, leads=True, isr=(4,))
+    brokers.logs._logs[4, KEY].began = began
+    assert brokers.emit(4) == broken
 
 
 @pytest.mark.parametrize(("end", "broken"), [(4, ["D9"]), (6, [])])

@@ -26,8 +26,9 @@ from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 class RecordLog:
     """The expected log of one replica. ``losses`` counts what its disk had lost by then.
 
-    ``had`` is the furthest end that it had before a loss, 0 if there was none. ``removed`` is where
-    an earlier replica of the host ended when it was removed.
+    ``began`` is the offset of the first record that the replica could get. ``had`` is the furthest
+    end that it had before a loss, 0 if there was none. ``removed`` is where an earlier replica of
+    the host ended when it was removed.
     """
 
     start: int = 0
@@ -36,6 +37,7 @@ class RecordLog:
     losses: int = 0
     had: int = 0
     removed: int = 0
+    began: int = 0
 
     @property
     def end(self) -> int:
@@ -125,7 +127,8 @@ class RecordLogs:
         elif kind is data.StartAt:
             log = self._logs[host.id, effect.key]
             log.batches.clear()
-            log.start, log.epochs = effect.offset, ()
+            log.start = log.began = effect.offset
+            log.epochs = ()
         elif kind is data.DeleteUpTo:
             log = self._logs[host.id, effect.key]
             began, log.start = log.start, effect.start_offset
@@ -162,6 +165,7 @@ class RecordLogs:
             return
         lost = known.losses != disk.losses
         opened.had = max(known.had, known.end) if lost else known.had
+        opened.began = known.began
         same = kept == known.batches[: len(kept)] if lost else kept == known.batches
         if not same:
             self._failures.add(

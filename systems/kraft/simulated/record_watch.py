@@ -66,8 +66,8 @@ class _Topic:
     first: int = 0
     """The highest offset at which a log has begun."""
     batches: dict[tuple[int, int], Identity] = field(default_factory=dict)
-    producers: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By producer: (epoch, last sequence number) of its last committed batch."""
+    producers: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    """By producer: (epoch, last sequence number, offset) of its last committed batch."""
 
     @property
     def end(self) -> int:
@@ -343,7 +343,7 @@ class RecordWatch:
             if topic.end <= batch.base_offset and batch.next_offset <= partition.hw:
                 topic.committed.append(identity(batch))
                 topic.committed_in.append(partition.assignment.leader_epoch)
-                self._numbered(where, topic, batch)
+                self._numbered(where, topic, batch, expected.began)
                 for told in self.on_committed:
                     told(partition.key, batch)
         if topic.end < partition.hw and expected.batches and partition.key not in self.lost:
@@ -411,23 +411,29 @@ class RecordWatch:
             if own is not None and batch.next_offset <= partition.hw and own != identity(batch):
                 self.fail("D2", f"{where}: another batch was committed at {batch.base_offset}")
 
-    def _numbered(self, where: str, topic: _Topic, batch: Batch) -> None:
-        """D3: the sequence numbers of a producer have no gap and no repetition."""
+    def _numbered(self, where: str, topic: _Topic, batch: Batch, began: int) -> None:
+        """D3: the sequence numbers of a producer have no gap and no repetition.
+
+        A leader whose log ``began`` after the last batch of a producer never had it. It knows
+        nothing of the producer and takes any number, as in Apache Kafka (KIP-360).
+        """
         if not batch.is_idempotent:
             return
         known = topic.producers.get(batch.producer_id)
         if known is not None:
-            epoch, last = known
+            epoch, last, offset = known
             same = batch.producer_epoch == epoch
             wanted = (last + 1) % _SEQUENCES if same else 0
-            if batch.producer_epoch < epoch or batch.base_sequence != wanted:
+            wrong = batch.producer_epoch < epoch or batch.base_sequence != wanted
+            if wrong and offset >= began:
                 self.fail(
                     "D3",
                     f"{where}: producer {batch.producer_id} has sequence number"
                     f" {batch.base_sequence} (epoch {batch.producer_epoch}) at offset"
                     f" {batch.base_offset} after {last} (epoch {epoch})",
                 )
-        topic.producers[batch.producer_id] = batch.producer_epoch, batch.last_sequence
+        last_batch = batch.producer_epoch, batch.last_sequence, batch.base_offset
+        topic.producers[batch.producer_id] = last_batch
 
     def _judge_entries(self, where: str, partition: Partition, before: _Seen) -> None:
         """D9: a replica enters the ISR with the committed records and the start of the epoch."""
