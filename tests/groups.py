@@ -3,8 +3,8 @@
 Tests with hosts are in few groups, for they wait most of the time, but several at once keep the
 machine too busy. Modules, which share hosts, stay whole. Tests that compare the whole machine
 before and after are one group, which starts first and has the machine to itself
-(:class:`Machine`); tests that share the machine's memory are one group for each marker. Tests of a
-module that share a running cluster are one group.
+(:class:`Machine`). Tests that need much memory are one group. Tests of a module that share a
+running cluster are one group.
 """
 
 from __future__ import annotations
@@ -22,8 +22,15 @@ from tests.seconds import each, measured
 WHOLE_MACHINE = "hosts alone"
 """The group of tests that compare the whole machine."""
 
+SPARK = "spark"
+"""The group of tests with Spark or a browser, which need much memory. The session of Spark, which
+takes long to start, starts with its first test; tests that need it come last."""
+
 MEMORY = ("spark", "browser")
-"""Markers of tests that share the machine's memory: one worker each."""
+"""Markers of these tests."""
+
+STARTS_SPARK, NEEDS_SPARK = "starting_spark", "worker"
+"""Fixtures: the session of Spark, which may still be starting, and a session that answers."""
 
 SHARED = ("combined", "failing", "shared")
 """Fixtures of a module, by how their names begin, that are whole clusters or runs: one worker makes
@@ -32,7 +39,7 @@ them for all its tests."""
 HOSTS_GROUPS = 3
 """The number of workers for other tests with hosts."""
 
-FIRST = (WHOLE_MACHINE, "spark")
+FIRST = (WHOLE_MACHINE, SPARK)
 """The first groups; others follow with the longest first."""
 
 
@@ -60,9 +67,9 @@ def put_into_groups(items: list[pytest.Item]) -> None:
         modules[str(item.path)] += seconds[item.nodeid]
     groups = hosts_groups(modules)
     for item in items:
-        for marker, group in (("whole_machine", WHOLE_MACHINE), *zip(MEMORY, MEMORY, strict=True)):
+        for marker in others:
             if _has(item, marker):
-                _group(item, group)
+                _group(item, SPARK if marker in MEMORY else WHOLE_MACHINE)
                 break
         else:
             if _has(item, "cluster"):
@@ -85,12 +92,20 @@ def longest_first(items: list[pytest.Item]) -> None:
         together = group or str(item.path)
         lengths[together] = lengths[together] + own if group else max(lengths[together], own)
 
-    def place(item: pytest.Item) -> tuple[int, float, str]:
+    def place(item: pytest.Item) -> tuple[int, float, str, int]:
         together = group_of(item) or str(item.path)
         first = FIRST.index(together) if together in FIRST else len(FIRST)
-        return (first, -lengths[together], together)
+        return (first, -lengths[together], together, _turn(item))
 
     items.sort(key=place)
+
+
+def _turn(item: pytest.Item) -> int:
+    """Return when a test of the group :data:`SPARK` has its turn."""
+    fixtures = getattr(item, "fixturenames", ())
+    if NEEDS_SPARK in fixtures:
+        return 2
+    return 0 if STARTS_SPARK in fixtures else 1
 
 
 def group_of(item: pytest.Item) -> str | None:

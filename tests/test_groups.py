@@ -5,10 +5,20 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
-from tests.groups import HOSTS_GROUPS, Machine, hosts_groups
+from tests.groups import (
+    HOSTS_GROUPS,
+    NEEDS_SPARK,
+    SPARK,
+    STARTS_SPARK,
+    Machine,
+    hosts_groups,
+    longest_first,
+    put_into_groups,
+)
 from tests.seconds import LEAST, OTHERWISE, each, key, measured, table_of
 from tests.test_tidy import ROOT
 from tests.waiting import wait_until
@@ -31,6 +41,29 @@ def test_groups_of_hosts_are_about_as_long_as_each_other() -> None:
     ]
     assert len(loads) == HOSTS_GROUPS
     assert max(loads) - min(loads) <= 2
+
+
+def test_spark_starts_first_and_tests_that_need_it_come_last() -> None:
+    tests = {"browser": [], "needs": [STARTS_SPARK, NEEDS_SPARK], "starts": [STARTS_SPARK]}
+    items: list[Any] = [Item(name, fixtures) for name, fixtures in tests.items()]
+    put_into_groups(items)
+    longest_first(items)
+    assert [each.marks["xdist_group"].args for each in items] == [(SPARK,)] * 3
+    assert [each.nodeid for each in items] == ["starts", "browser", "needs"]
+
+
+class Item:
+    """A test with the marker of Spark, or of a browser."""
+
+    def __init__(self, nodeid: str, fixtures: list[str]) -> None:
+        self.nodeid, self.fixturenames, self.path = nodeid, fixtures, Path(nodeid)
+        self.marks = {"browser" if nodeid == "browser" else "spark": pytest.mark.spark.mark}
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return self.marks.get(name)
+
+    def add_marker(self, marker: pytest.MarkDecorator, *, append: bool) -> None:
+        self.marks[marker.name] = marker.mark
 
 
 def test_parameters_share_the_time_of_their_function() -> None:

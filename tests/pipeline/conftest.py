@@ -125,7 +125,7 @@ def register(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def worker(register: Path, killer_checker: None) -> Iterator[Handle]:
+def starting_spark(register: Path, killer_checker: None) -> Iterator[Handle]:
     """One Spark session for all tests, which is starting; its run had its working name then."""
     handle = start(register.with_name(register.name + RUNNING))
     try:
@@ -135,9 +135,14 @@ def worker(register: Path, killer_checker: None) -> Iterator[Handle]:
 
 
 @pytest.fixture(scope="session")
-def simulated(register: Path, worker: Handle) -> tuple[Path, dict[str, Path]]:
-    """A store and its runs: two as they were, one with violations; another is broken. They are
-    made while Spark starts."""
+def worker(starting_spark: Handle) -> Handle:
+    """The same session, for tests that wait for its answers."""
+    return starting_spark
+
+
+@pytest.fixture(scope="session")
+def simulated(register: Path) -> tuple[Path, dict[str, Path]]:
+    """A store and its runs: two as they were, one with violations; another is broken."""
     store = register.parents[1]
     bad = simulate(store, "register", 12)
     plant(bad)

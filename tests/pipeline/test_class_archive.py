@@ -28,7 +28,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.spark
-@pytest.mark.usefixtures("worker")  # The session of other tests starts meanwhile.
+@pytest.mark.usefixtures("starting_spark")  # The session of other tests starts meanwhile.
 def test_a_jvm_that_runs_writes_an_archive_that_another_uses(cache: Path, tmp_path: Path) -> None:
     (jar,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
     port = launch_gateway(
