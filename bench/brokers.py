@@ -202,6 +202,24 @@ def row(what: str, kafka: Sequence[float], ours: Sequence[float]) -> str:
     return f"| {what} | {cell(kafka)} | {cell(ours)} | {ratio:.2f} |"
 
 
+Figures = dict[str, dict[str, list[float]]]
+"""By what was measured, and by the name of the side: the values."""
+
+
+def note(found: Figures, side: Side, figures: Mapping[str, float]) -> None:
+    """Add what was measured of a side once."""
+    for what, value in figures.items():
+        found.setdefault(what, {}).setdefault(side.name, []).append(value)
+
+
+def report(found: Figures, sides: Sequence[Side]) -> None:
+    """Print the load and a table of all that was measured."""
+    print(f"load {os.getloadavg()}, {os.cpu_count()} processors")
+    print(HEAD)
+    for what, measured in found.items():
+        print(row(what, *(measured[side.name] for side in sides)))
+
+
 def producer_of(side: Side) -> confluent_kafka.Producer:
     """Return a producer with acks=all that waits 5 ms for batches of 64 KiB."""
     return confluent_kafka.Producer(

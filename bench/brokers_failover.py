@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import time
 from typing import Any, Final
 
 import confluent_kafka
 
-from bench.brokers import HEAD, PATIENCE_S, Side, ask, both, create, leader, row
+from bench.brokers import PATIENCE_S, Figures, Side, ask, both, create, leader, note, report
 from kraftwreck.oracle.quorum import wait_until
 
 TOPIC: Final = "written"
@@ -86,18 +85,16 @@ def main() -> None:
         "broker.session.timeout.ms": options.session_ms,
         "broker.heartbeat.interval.ms": options.session_ms // 6,
     }
-    gaps: dict[str, list[float]] = {}
+    found: Figures = {}
     with both(properties) as sides:
         for side in sides:
             create(side, TOPIC)
         for kill in range(options.kills):
             for side in sides:
-                gaps.setdefault(side.name, []).append(gap(side))
-                print(f"kill {kill + 1}, {side.name}: {gaps[side.name][-1]:.3f} s", flush=True)
-        first, second = (gaps[side.name] for side in sides)
-    print(f"load {os.getloadavg()}, {os.cpu_count()} processors")
-    print(HEAD)
-    print(row("longest pause, s", first, second))
+                longest = gap(side)
+                note(found, side, {"longest pause, s": longest})
+                print(f"kill {kill + 1}, {side.name}: {longest:.3f} s", flush=True)
+        report(found, sides)
 
 
 if __name__ == "__main__":

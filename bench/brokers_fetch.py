@@ -11,18 +11,16 @@ all brokers.
 from __future__ import annotations
 
 import argparse
-import os
 import socket
 import struct
 import time
 from typing import Any, Final
 
-from bench.brokers import HEAD, Side, both, create, leader, load, row
+from bench.brokers import SIZES, Figures, Side, both, create, leader, load, note, report
 from kraftwreck.nodes.protocol.apis import encode_request
 from kraftwreck.oracle.controller import HOST
 from kraftwreck.oracle.quorum import wait_until
 
-SIZES: Final = (100, 10_000)
 FETCH_VERSION: Final = 11
 MOST: Final = 1 << 20
 """Bytes of records in a response."""
@@ -133,7 +131,8 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=100, help="of records in each topic")
     parser.add_argument("--passes", type=int, default=20, help="over the records in a measurement")
     options = parser.parse_args()
-    found: dict[str, dict[str, list[float]]] = {}
+    found: Figures = {}
+    gigabytes = options.megabytes / 1000
     with both() as sides:
         for size in SIZES:
             for side in sides:
@@ -147,19 +146,12 @@ def main() -> None:
                     took, spent = fetch(side, f"t{size}", count, options.passes)
                     figures = {
                         f"{size} B: fetch, MB/s": options.megabytes / took,
-                        f"{size} B: fetch, CPU s/GB of all brokers": 1000
-                        * spent
-                        / options.megabytes,
+                        f"{size} B: fetch, CPU s/GB of all brokers": spent / gigabytes,
                     }
                     print(f"pair {pair}, {side.name}: {figures}", flush=True)
                     if pair >= options.warm:
-                        for what, value in figures.items():
-                            found.setdefault(what, {}).setdefault(side.name, []).append(value)
-        names = [side.name for side in sides]
-    print(f"load {os.getloadavg()}, {os.cpu_count()} processors")
-    print(HEAD)
-    for what, measured in found.items():
-        print(row(what, *(measured[name] for name in names)))
+                        note(found, side, figures)
+        report(found, sides)
 
 
 if __name__ == "__main__":

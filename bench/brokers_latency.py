@@ -24,15 +24,16 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from bench.brokers import (
-    HEAD,
     PATIENCE_S,
+    Figures,
     Side,
     both,
     create,
     leader,
     load,
+    note,
     producer_of,
-    row,
+    report,
 )
 from kraftwreck.nodes.log.batch import encode_batch
 from kraftwreck.nodes.protocol.apis import encode_request
@@ -134,7 +135,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
     parser.add_argument("--single", action="store_true", help="single records only")
     options = parser.parse_args()
-    found: dict[str, dict[str, list[float]]] = {}
+    found: Figures = {}
     with both() as sides:
         for pair in range(options.warm + options.pairs):
             rate = 0.0 if options.single else _half(sides, f"rate{pair}")
@@ -154,13 +155,8 @@ def main() -> None:
                     }
                 print(f"pair {pair}, {side.name}: {figures}", flush=True)
                 if pair >= options.warm:
-                    for what, value in figures.items():
-                        found.setdefault(what, {}).setdefault(side.name, []).append(value)
-        names: Sequence[str] = [side.name for side in sides]
-    print(f"load {os.getloadavg()}, {os.cpu_count()} processors")
-    print(HEAD)
-    for what, measured in found.items():
-        print(row(what, *(measured[name] for name in names)))
+                    note(found, side, figures)
+        report(found, sides)
 
 
 def _half(sides: Sequence[Side], topic: str) -> float:

@@ -298,11 +298,6 @@ class PartitionFiles:
         replica = self._replicas.get(key)
         return () if replica is None else replica.log.extents
 
-    def written_segment(self, key: PartitionKey) -> tuple[int, int]:
-        """Return the first offset and the bytes of the segment of a log that is written."""
-        log = self._replicas[key].log
-        return log.active_base, log.active_length
-
     def end_of(self, key: PartitionKey) -> int:
         """Return the offset of the next record of a log, -1 if there is no log."""
         replica = self._replicas.get(key)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +12,7 @@ from kraftwreck.nodes.protocol.errors import NONE
 from kraftwreck.nodes.replication import events as come
 from kraftwreck.nodes.replication.effects import ReadPart
 from kraftwreck.nodes.replication.partition import Partition
-from kraftwreck.simulation.failures import Failures
-from kraftwreck.systems.kraft.simulated import fetch_rehearsal
-from kraftwreck.systems.kraft.simulated.fetch_rehearsal import FetchRehearsal, judge
+from kraftwreck.systems.kraft.simulated.fetch_rehearsal import wrong_fetches
 from tests.replication.test_replicas import PEERS, Broker
 from tests.replication.world import KEY, batch
 
@@ -76,7 +73,7 @@ def test_a_leader_refuses(
 ) -> None:
     one = leader()
     plant(monkeypatch)
-    assert list(judge(one)) == broken
+    assert list(wrong_fetches(one)) == broken
 
 
 @pytest.mark.parametrize(("epoch", "invented"), [(0, [(1, 75)]), (1, [(0, 74), (2, 75)])])
@@ -90,30 +87,10 @@ def test_what_cannot_be_is_not_invented(
     assert one.log is not None
     one.log.start = 0
     answers_all(monkeypatch)
-    assert [wrong.partition(";")[0] for _, wrong in judge(one)] == [
+    assert [wrong.partition(";")[0] for _, wrong in wrong_fetches(one)] == [
         *(
             f"would answer 0 to a fetch of its epoch {each}, not {right}"
             for each, right in invented
         ),
         "would answer 0 to a fetch at 3",
     ]
-
-
-def test_leaders_are_asked_once_a_second(monkeypatch: Patch) -> None:
-    one, failures = leader(), Failures()
-    answers_replaced_processes(monkeypatch)
-    world: Any = SimpleNamespace(now=0, on_emit=[])
-    host: Any = SimpleNamespace(id=4, name="b4")
-    monkeypatch.setattr(fetch_rehearsal, "replicas_on", lambda _: {KEY: one})
-    FetchRehearsal(world, failures)
-
-    def asked(now: int) -> int:
-        world.now = now
-        world.on_emit[0](host)
-        return len(failures.items)
-
-    assert [asked(now) for now in (0, 999_999, 1_000_000)] == [2, 2, 4]
-    one.leading = False
-    assert asked(2_000_000) == 4
-    one.leading, one.log = True, None
-    assert asked(3_000_000) == 4

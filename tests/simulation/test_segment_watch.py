@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kraftwreck.nodes.log.batch import encode_batch, parse_header
-from kraftwreck.nodes.log.partition.partition_log import PartitionLog
+from kraftwreck.nodes.log.partition.partition_log import Extent, PartitionLog
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.events import LogOpened
@@ -62,7 +62,7 @@ class Invented(Watched):
         files = SimpleNamespace(
             full=self.full,
             end_of=lambda key: self.log.end,
-            written_segment=lambda key: self.written,
+            extents=lambda key: (Extent(self.written[0], 0, self.written[1], 0),),
         )
         super().__init__(patch, files, LIMITS)
 

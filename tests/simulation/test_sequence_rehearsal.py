@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,9 +10,7 @@ import pytest
 from kraftwreck.nodes.protocol.errors import OUT_OF_ORDER_SEQUENCE_NUMBER
 from kraftwreck.nodes.replication.partition import Partition
 from kraftwreck.nodes.replication.producers import Producers, SequenceError
-from kraftwreck.simulation.failures import Failures
-from kraftwreck.systems.kraft.simulated import sequence_rehearsal
-from kraftwreck.systems.kraft.simulated.sequence_rehearsal import SequenceRehearsal, judge
+from kraftwreck.systems.kraft.simulated.sequence_rehearsal import wrong_sequences
 from tests.replication.test_replicas import Broker
 from tests.replication.world import KEY, batch
 
@@ -37,9 +34,9 @@ def takes_all(patch: Patch) -> None:
 
 def test_a_leader_refuses_what_does_not_follow(monkeypatch: Patch) -> None:
     one = leader()
-    assert list(judge(one)) == []
+    assert list(wrong_sequences(one)) == []
     takes_all(monkeypatch)
-    assert [wrong.partition(" of producer")[0] for wrong in judge(one)] == [
+    assert [wrong.partition(" of producer")[0] for _, wrong in wrong_sequences(one)] == [
         "would answer 0 to sequence number 4 in epoch 2",
         "would answer 0 to sequence number 1 in epoch 3",
         "would answer 0 to sequence number 3 in epoch 1",
@@ -50,14 +47,14 @@ def test_a_leader_takes_what_follows(monkeypatch: Patch) -> None:
     one = leader()
     assert one.log is not None
     before = one.log.producers.state()
-    assert list(judge(one)) == []
+    assert list(wrong_sequences(one)) == []
     assert one.log.producers.state() == before
 
     def planted(self: Producers, batch: Any) -> None:
         raise SequenceError(OUT_OF_ORDER_SEQUENCE_NUMBER)
 
     monkeypatch.setattr(Producers, "check", planted)
-    assert [wrong.partition(" of producer")[0] for wrong in judge(one)] == [
+    assert [wrong.partition(" of producer")[0] for _, wrong in wrong_sequences(one)] == [
         "would answer 45 to sequence number 3 in epoch 2",
         "would answer 45 to sequence number 0 in epoch 3",
         "would answer 45 to sequence number 3 in epoch 1",
@@ -67,30 +64,10 @@ def test_a_leader_takes_what_follows(monkeypatch: Patch) -> None:
 def test_the_first_epoch_has_none_before(monkeypatch: Patch) -> None:
     one = leader(epoch=0)
     takes_all(monkeypatch)
-    assert len(list(judge(one))) == 2
+    assert len(list(wrong_sequences(one))) == 2
 
 
 def test_a_log_without_producers_is_not_judged(monkeypatch: Patch) -> None:
     one = Broker(isr=(1,)).core.partitions[KEY]
     takes_all(monkeypatch)
-    assert list(judge(one)) == []
-
-
-def test_leaders_are_asked_once_a_second(monkeypatch: Patch) -> None:
-    one, failures = leader(), Failures()
-    takes_all(monkeypatch)
-    world: Any = SimpleNamespace(now=0, on_emit=[])
-    host: Any = SimpleNamespace(id=4, name="b4")
-    monkeypatch.setattr(sequence_rehearsal, "replicas_on", lambda _: {KEY: one})
-    SequenceRehearsal(world, failures)
-
-    def asked(now: int) -> int:
-        world.now = now
-        world.on_emit[0](host)
-        return len(failures.items)
-
-    assert [asked(now) for now in (0, 999_999, 1_000_000)] == [3, 3, 6]
-    one.leading = False
-    assert asked(2_000_000) == 6
-    one.leading, one.log = True, None
-    assert asked(3_000_000) == 6
+    assert list(wrong_sequences(one)) == []

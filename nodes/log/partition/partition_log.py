@@ -158,11 +158,6 @@ class PartitionLog:
         return self._active.base_offset
 
     @property
-    def active_length(self) -> int:
-        """The bytes of the segment that is written."""
-        return self._active.length
-
-    @property
     def extents(self) -> tuple[Extent, ...]:
         """All segments, ascending; the last one is still written."""
         return tuple(

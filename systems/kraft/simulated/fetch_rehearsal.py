@@ -1,8 +1,8 @@
-"""Asks leaders of partitions about fetches that nobody has sent (D9, D10, D11).
+"""Fetches that nobody has sent, and what leaders would answer (D9, D10, D11).
 
 A leader refuses a fetch of another leader epoch, outside of its log, or of a process that was
 replaced (KIP-903). Such a fetch is in flight for a moment only, while a broker restarts or the lead
-moves. To answer it changes nothing, so it is invented for each leader once a second.
+moves. To answer it changes nothing.
 """
 
 from __future__ import annotations
@@ -13,39 +13,11 @@ from typing import Final
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.nodes.replication.events import FetchPart
 from kraftwreck.nodes.replication.partition import CONSUMER, Partition
-from kraftwreck.simulation.failures import Failures
-from kraftwreck.simulation.host import Host
-from kraftwreck.simulation.world import World
-from kraftwreck.systems.kraft.simulated.record_logs import name_of, replicas_on
 
-ASKED_US: Final = 1_000_000
-"""How often the leaders of a host are asked."""
 NO_BROKER_EPOCH: Final = -1
 
 
-class FetchRehearsal:
-    """Judges the leaders of ``world``."""
-
-    def __init__(self, world: World, failures: Failures) -> None:
-        self._world = world
-        self._failures = failures
-        self._next: dict[int, int] = {}
-        """By host: when its leaders are asked next."""
-        world.on_emit.append(self._on_emit)
-
-    def _on_emit(self, host: Host) -> None:
-        now = self._world.now
-        if now < self._next.get(host.id, 0) or not (replicas := replicas_on(host)):
-            return
-        self._next[host.id] = now + ASKED_US
-        for partition in replicas.values():
-            if partition.leading and partition.log is not None:
-                for rule, wrong in judge(partition):
-                    where = f"{host.name} leads {name_of(partition.key)}, and"
-                    self._failures.add(rule, now, f"{where} {wrong}")
-
-
-def judge(partition: Partition) -> Iterator[tuple[str, str]]:
+def wrong_fetches(partition: Partition) -> Iterator[tuple[str, str]]:
     """Yield the rules that a leader would break by its answers, and how."""
     log, epoch, key = partition.log, partition.assignment.leader_epoch, partition.key
     assert log is not None

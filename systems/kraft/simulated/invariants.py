@@ -44,10 +44,11 @@ from kraftwreck.systems.kraft.simulated.deletion_watch import DeletionWatch
 from kraftwreck.systems.kraft.simulated.divergence_watch import DivergenceWatch
 from kraftwreck.systems.kraft.simulated.durable_logs import DurableLogs
 from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
-from kraftwreck.systems.kraft.simulated.fetch_rehearsal import FetchRehearsal
+from kraftwreck.systems.kraft.simulated.fetch_rehearsal import wrong_fetches
 from kraftwreck.systems.kraft.simulated.history_watch import HistoryWatch
 from kraftwreck.systems.kraft.simulated.invented_fetches import InventedFetches
 from kraftwreck.systems.kraft.simulated.leader_counts import LeaderCounts
+from kraftwreck.systems.kraft.simulated.leader_rehearsal import LeaderRehearsal
 from kraftwreck.systems.kraft.simulated.lookup_rehearsal import LookupRehearsal
 from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
@@ -64,7 +65,7 @@ from kraftwreck.systems.kraft.simulated.replica_watch import ReplicaWatch
 from kraftwreck.systems.kraft.simulated.request_watch import RequestWatch
 from kraftwreck.systems.kraft.simulated.retention_watch import RetentionWatch
 from kraftwreck.systems.kraft.simulated.segment_watch import SegmentWatch
-from kraftwreck.systems.kraft.simulated.sequence_rehearsal import SequenceRehearsal
+from kraftwreck.systems.kraft.simulated.sequence_rehearsal import wrong_sequences
 from kraftwreck.systems.kraft.simulated.service_watch import ServiceWatch
 from kraftwreck.systems.kraft.simulated.session_rehearsal import SessionRehearsal
 from kraftwreck.systems.kraft.simulated.session_watch import SessionWatch
@@ -120,7 +121,7 @@ class Invariants:
             CrashPoints(world, self.failures)
             CutRehearsal(world, self.failures, self.records.logs)
             DeletionWatch(world, self.failures, self.records)
-            FetchRehearsal(world, self.failures)
+            LeaderRehearsal(world, self.failures, wrong_fetches, wrong_sequences)
             LookupRehearsal(world, self.failures, self.records.logs)
             ProgressWatch(world, self.failures, self.records)
             ProposalWatch(world, self.failures)
@@ -130,7 +131,6 @@ class Invariants:
             ReplicaStates(world, self.failures, self.records)
             RetentionWatch(world, self.failures)
             SegmentWatch(world, self.failures, self.records.logs)
-            SequenceRehearsal(world, self.failures)
             SessionRehearsal(world, self.failures)
             StopWatch(world, self.failures)
             PaceWatch(world, self.failures)

@@ -76,7 +76,8 @@ class SegmentWatch:
         last, log = self._last.pop(place, None), self._logs.of(host.id, key)
         if log is None or key in disk.logs.full or disk.logs.end_of(key) != batch.next_offset:
             return  # It had no room, or the process dies.
-        base, length = disk.logs.written_segment(key)
+        written = disk.logs.extents(key)[-1]
+        base, length = written.base_offset, written.length
         same = last is not None and last.base == base
         first_ms = last.first_ms if last is not None and same else _first_ms(log, base)
         self._last[place] = Written(base, length, batch.next_offset, first_ms)

@@ -69,12 +69,12 @@ class WaitWatch:
         for request in requests_of_step(event):
             if not isinstance(request, FetchReceived | ProduceReceived):
                 continue
-            process = self._of(host)
+            process, replicas = self._of(host), replicas_on(host)
             process.handled[request.token] = self._positions.steps(host)
-            if all(key in replicas_on(host) for key in _keys_of(request)):
+            if all(key in replicas for key in _keys_of(request)):
                 process.had.add(request.token)
             if isinstance(request, ProduceReceived) and len(request.batches) == 1:
-                led = replicas_on(host).get(request.batches[0][0])
+                led = replicas.get(request.batches[0][0])
                 if led is not None and led.leading and led.log is not None:
                     process.epochs[request.token] = led.assignment.leader_epoch
 
