@@ -43,6 +43,7 @@ class Logs:
         disk = SimpleNamespace(
             logs=SimpleNamespace(content=lambda key: self.content), losses=0, interrupted=set()
         )
+        self.disk = disk
         patch.setattr(record_logs, "disk_of_records", lambda host: disk)
         world: Any = SimpleNamespace(now=0, on_disk=[], on_caused=[], on_wipe=[])
         self.logs = RecordLogs(world, self.failures)
@@ -77,3 +78,18 @@ def test_a_batch_below_the_log_start_may_stay_on_the_disk(
     logs.delete(4)
     logs.content = start, logs.content[1]
     assert logs.open() == broken
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+@pytest.mark.parametrize("emptied", [False, True])
+def test_a_log_that_is_opened_began_where_it_began_before(
+    emptied: bool, interrupted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But an operation that was interrupted may have emptied it."""
+    logs = Logs(monkeypatch)
+    logs.logs._logs[4, KEY].began = 2
+    logs.content = (20, []) if emptied else logs.content
+    if interrupted:
+        logs.disk.interrupted.add(KEY)
+    logs.open()
+    assert logs.logs._logs[4, KEY].began == (20 if emptied and interrupted else 2)

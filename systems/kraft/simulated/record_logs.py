@@ -152,6 +152,8 @@ class RecordLogs:
         self._logs[host.id, key] = opened
         uncertain = key in disk.interrupted
         disk.interrupted.discard(key)
+        if known is not None:
+            opened.began = start if uncertain and not kept else known.began
         if uncertain:
             return
         if known is None:
@@ -165,7 +167,6 @@ class RecordLogs:
             return
         lost = known.losses != disk.losses
         opened.had = max(known.had, known.end) if lost else known.had
-        opened.began = known.began
         same = kept == known.batches[: len(kept)] if lost else kept == known.batches
         if not same:
             self._failures.add(
