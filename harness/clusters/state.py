@@ -41,9 +41,11 @@ class ProcessIdentity:
         return cls(pid, int(stat.rpartition(")")[2].split()[19]))
 
     def alive(self) -> bool:
-        """Return whether this very process still runs."""
+        """Return whether this very process still runs; one that nobody waited for does not."""
         try:
-            return ProcessIdentity.of(self.pid) == self
+            stat = Path(f"/proc/{self.pid}/stat").read_text()
+            state = stat.rpartition(")")[2].split()[0]
+            return state not in "ZX" and ProcessIdentity.of(self.pid) == self
         except (OSError, IndexError, ValueError):
             return False
 
@@ -196,7 +198,8 @@ def end(directory: Path, patience_s: float = 20.0) -> None:
             process.kill(number)
         deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline:
-            if not lives(directory):
+            # The supervisor removes the directory, with the lock, before it ends itself.
+            if not lives(directory) and not any(process.alive() for process in processes):
                 sweep()
                 return
             time.sleep(0.01)

@@ -170,6 +170,34 @@ def test_sweeping_kills_only_the_very_processes(own_state_directories: Path) -> 
         victim.wait()
 
 
+SUPERVISOR = """
+import shutil, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (shutil.rmtree(sys.argv[1]), time.sleep(0.5), sys.exit()))
+print(flush=True)
+time.sleep(600)
+"""
+"""Removes its directory and needs some more time to end."""
+
+
+def test_the_end_of_a_cluster_is_the_end_of_its_supervisor(own_state_directories: Path) -> None:
+    directory, lock = states.create("103-slow")
+    supervisor = subprocess.Popen(
+        [sys.executable, "-c", SUPERVISOR, directory], stdout=subprocess.PIPE, pass_fds=[lock]
+    )
+    try:
+        assert supervisor.stdout is not None
+        supervisor.stdout.readline()
+        named = ProcessIdentity.of(supervisor.pid)
+        State("103-slow", states.boot_id(), True, named, [named]).write(directory)
+        os.close(lock)
+        states.end(directory)
+        assert not directory.exists()
+        assert not named.alive()
+    finally:
+        supervisor.kill()
+        supervisor.communicate()
+
+
 def test_a_live_cluster_is_never_swept(netns_possible: None) -> None:
     cluster = NetnsCluster(1)
     (host,) = cluster.up()
