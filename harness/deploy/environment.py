@@ -188,9 +188,14 @@ class PlainEnvironment(HostFaults):
 
     def squeeze(self, node: str, resource: Resource, draw: int) -> Evidence:
         """Limit a resource of a process; an ``oom`` keeps an image like a kill."""
-        self._squeezed.add(node)
         amount = left(resource, draw)
-        evidence = self.deployment.ask(node, "squeeze", what=resource, amount=amount)
+        try:
+            evidence = self.deployment.ask(node, "squeeze", what=resource, amount=amount)
+        except RemoteError:
+            if (ended := self._ended(node)) is None:
+                raise
+            return {node: {"squeezed": False, **ended}}
+        self._squeezed.add(node)
         if resource == "oom":
             evidence |= self.deployment.image(node, self._label(node))
         return {node: evidence}

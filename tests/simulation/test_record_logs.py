@@ -41,8 +41,9 @@ class Logs:
         self.failures = Failures()
         self.content: tuple[int, list[Any]] = 0, [FIRST, SECOND, THIRD]
         disk = SimpleNamespace(
-            logs=SimpleNamespace(content=lambda key: self.content), losses=0, interrupted=set()
-        )
+            logs=SimpleNamespace(content=lambda key: self.content), losses=0, interrupted=set(),
+            orderly=False,
+        )  # fmt: skip
         self.disk = disk
         patch.setattr(record_logs, "disk_of_records", lambda host: disk)
         world: Any = SimpleNamespace(now=0, on_disk=[], on_caused=[], on_wipe=[])
@@ -81,15 +82,16 @@ def test_a_batch_below_the_log_start_may_stay_on_the_disk(
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
-@pytest.mark.parametrize("emptied", [False, True])
-def test_a_log_that_is_opened_began_where_it_began_before(
-    emptied: bool, interrupted: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_log_that_is_opened_after_a_crash_has_the_producers_of_its_batches(
+    orderly: bool, interrupted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But an operation that was interrupted may have emptied it."""
+    """After a stop in good order it also has those of deleted batches."""
     logs = Logs(monkeypatch)
     logs.logs._logs[4, KEY].began = 2
-    logs.content = (20, []) if emptied else logs.content
+    logs.content, logs.disk.orderly = (4, [SECOND, THIRD]), orderly
+    logs.delete(4)
     if interrupted:
         logs.disk.interrupted.add(KEY)
-    logs.open()
-    assert logs.logs._logs[4, KEY].began == (20 if emptied and interrupted else 2)
+    assert logs.open() == []
+    assert logs.logs._logs[4, KEY].began == (2 if orderly and not interrupted else 4)

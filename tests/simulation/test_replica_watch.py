@@ -75,6 +75,16 @@ def test_no_committed_batch_is_cut(brokers: Following, removed: Any, broken: lis
     assert brokers.cut(removed) == broken
 
 
+@pytest.mark.parametrize("deleted", [False, True])
+def test_the_records_of_a_deleted_topic_may_be_cut(brokers: Following, deleted: bool) -> None:
+    brokers.watch.topic(KEY).committed.append(identity(FIRST))
+    brokers.has(5, FIRST)
+    if not deleted:
+        brokers.image.partitions[KEY] = None
+    brokers.watch._applied(brokers.image)
+    assert brokers.cut(FIRST) == ([] if deleted else ["D1"])
+
+
 def test_no_batch_is_cut_that_the_leader_has(brokers: Following) -> None:
     brokers.has(4, FIRST, SECOND, leads=True)
     brokers.has(5, FIRST)

@@ -201,6 +201,11 @@ class DataDisk(Disk):
         self._logs = None
         self._caused.clear()
 
+    @property
+    def orderly(self) -> bool:
+        """Whether the process before this one closed all logs."""
+        return self.epoch != clean_shutdown.UNCLEAN
+
     def lose_power(self, draw: int) -> Loss:
         """Drop what is not on the platter: see :meth:`Disk.lose_power`."""
         self.losses += 1
@@ -216,13 +221,12 @@ class DataDisk(Disk):
         """Start a process: see :meth:`Disk.recover`. Also raises CheckpointError."""
         found = super().recover()
         self.epoch = clean_shutdown.take(ROOT, self.files)
-        orderly = self.epoch != clean_shutdown.UNCLEAN
         self._logs = PartitionFiles(
             ROOT,
             self._name_of,
             self._settings,
             self.files,
-            orderly=orderly,
+            orderly=self.orderly,
             elsewhere=self._elsewhere,
         )
         self._logs.tell = self._caused.extend

@@ -26,9 +26,9 @@ from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 class RecordLog:
     """The expected log of one replica. ``losses`` counts what its disk had lost by then.
 
-    ``began`` is the offset of the first record that the replica could get. ``had`` is the furthest
-    end that it had before a loss, 0 if there was none. ``removed`` is where an earlier replica of
-    the host ended when it was removed.
+    The replica knows the producers of records from ``began`` on. ``had`` is the furthest end that
+    it had before a loss, 0 if there was none. ``removed`` is where an earlier replica of the host
+    ended when it was removed.
     """
 
     start: int = 0
@@ -147,13 +147,15 @@ class RecordLogs:
         start, batches = disk.logs.content(key)
         kept = [batch for batch in batches if batch.next_offset > start]
         known = self._logs.get((host.id, key))
-        opened = RecordLog(start, kept, losses=disk.losses)
+        opened = RecordLog(start, kept, losses=disk.losses, began=start)
         opened.removed = self._removed.get((host.id, key), 0)
         self._logs[host.id, key] = opened
         uncertain = key in disk.interrupted
         disk.interrupted.discard(key)
-        if known is not None:
-            opened.began = start if uncertain and not kept else known.began
+        if known is not None and disk.orderly and not uncertain:
+            # A snapshot has all producers. After a crash they are read from the log, as in Apache
+            # Kafka.
+            opened.began = known.began
         if uncertain:
             return
         if known is None:

@@ -140,6 +140,10 @@ class RecordWatch:
         found = committed[place] if place < len(committed) else None
         return found if found is not None and found[0] == offset else None
 
+    def is_deleted(self, key: PartitionKey) -> bool:
+        """Return whether the newest committed metadata has no such partition any longer."""
+        return self._image is not None and key not in self._image.partitions
+
     def fail(self, rule: str, explanation: str) -> None:
         """Report that a rule does not hold."""
         self._failures.add(rule, self._world.now, explanation)

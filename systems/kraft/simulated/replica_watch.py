@@ -87,9 +87,15 @@ class ReplicaWatch:
         return (leader, log, epoch) if self._watch.logs.lossless(leader, key) else None
 
     def _cut(self, host: Host, key: PartitionKey, removed: list[Batch]) -> None:
-        """D1: no committed batch is cut. D6: nor one that the leader has."""
+        """D1: no committed batch is cut. D6: nor one that the leader has.
+
+        A follower may not know yet that the topic was deleted. It asks for offsets by the topic's
+        name, as in Apache Kafka, and a new topic of that name may answer.
+        """
         partition = replicas_on(host).get(key)
         if not removed or partition is None or key in self._watch.lost:
+            return
+        if self._watch.is_deleted(key):
             return
         where = f"{host.name} cuts {name_of(key)} at {removed[0].base_offset}"
         found = self._followed(host, key)
