@@ -122,3 +122,26 @@ def test_a_replica_that_may_enter_the_isr_holds_the_high_watermark_back(
     leader.with_.lag_us = 1_000_000
     leader.with_.now = 1_600_000 + behind_us
     assert brokers.emit(4) == broken
+
+
+@pytest.mark.parametrize(("before", "broken"), [((4,), ["L13"]), ((4, 5), [])])
+def test_a_replica_that_has_not_fetched_holds_nothing_back_unless_it_was_in_the_isr(
+    brokers: Following, before: tuple[int, ...], broken: list[str]
+) -> None:
+    brokers.has(4, FIRST, hw=4, leads=True, isr=before)
+    brokers.emit(4)
+    leader = brokers.has(4, FIRST, SECOND, hw=4, leads=True, isr=(4,))
+    leader.in_sync.remotes = {5: Remote(0, broker_epoch=7)}
+    leader.with_.peers[5] = Peer(7, eligible=True)
+    assert brokers.emit(4) == broken
+
+
+def test_the_members_of_an_isr_are_forgotten_when_another_broker_leads(brokers: Following) -> None:
+    brokers.has(4, FIRST, hw=4, leads=True, isr=(4, 5))
+    brokers.emit(4)
+    brokers.has(4, FIRST, hw=4)
+    brokers.emit(4)
+    leader = brokers.has(4, FIRST, SECOND, hw=4, leads=True, isr=(4,))
+    leader.in_sync.remotes = {5: Remote(0, broker_epoch=7)}
+    leader.with_.peers[5] = Peer(7, eligible=True)
+    assert brokers.emit(4) == ["L13"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
+from kraftwreck.nodes.replication.in_sync import UNKNOWN
 from kraftwreck.nodes.replication.partition import Partition
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
@@ -38,6 +39,8 @@ class ReplicaWatch:
         self._failures = failures
         self._watch = watch
         self._hosts = {host.id: host for host in world.hosts}
+        self._members: dict[tuple[int, int, PartitionKey], set[int]] = {}
+        """By leader, its life and partition: all that the ISR had since it leads."""
         if watch.watches:
             watch.logs.on_append.append(self._appended)
             watch.logs.on_cut.append(self._cut)
@@ -115,9 +118,14 @@ class ReplicaWatch:
 
     def _on_emit(self, host: Host) -> None:
         for key, partition in replicas_on(host).items():
-            log = partition.log
-            if log is not None and partition.leading and partition.hw < log.end:
-                allowed = _allowed(partition, log.end)
+            log, place = partition.log, (host.id, host.life, key)
+            if not partition.leading:
+                self._members.pop(place, None)
+                continue
+            members = self._members.setdefault(place, set())
+            members.update(partition.in_sync.isr)
+            if log is not None and partition.hw < log.end:
+                allowed = _allowed(partition, log.end, members)
                 if partition.hw < allowed:
                     self._fail(
                         "L13",
@@ -135,12 +143,13 @@ def _full(host: Host) -> frozenset[PartitionKey]:
     return frozenset() if host.node is None else frozenset(disk_of_records(host).logs.full)
 
 
-def _allowed(partition: Partition, end: int) -> int:
+def _allowed(partition: Partition, end: int, members: set[int]) -> int:
     """Return the high watermark that the leader must have reached; 0 if there is none.
 
     A replica outside of the ISR holds it back while it is nearly caught up and may enter. Whether
-    it still is is looked at twice in the time that a replica may lag. With ``commit.mode=quorum``
-    only members of the ISR hold it back.
+    it still is is looked at twice in the time that a replica may lag. One that has not fetched is
+    not caught up, unless it is among the ``members`` that the ISR had since the leader leads. With
+    ``commit.mode=quorum`` only members of the ISR hold it back.
     """
     in_sync, shared = partition.in_sync, partition.with_
     if len(in_sync.isr) < least_in_sync(partition):
@@ -151,6 +160,7 @@ def _allowed(partition: Partition, end: int) -> int:
     for broker, remote in in_sync.remotes.items():
         if broker in replicas or (
             not partition.settings.quorum
+            and (remote.end != UNKNOWN or broker in members)
             and remote.is_caught_up(end, shared.now, waits_us)
             and remote.is_eligible(shared.peers.get(broker))
         ):

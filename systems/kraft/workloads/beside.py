@@ -8,6 +8,7 @@ histories do not know deletions.
 
 Leadership moves without a fault, too: the replicas of a partition get another order, sometimes one
 fewer, and the first of them is elected. So a broker leads, follows and leads again in a short time.
+Configs of all brokers and of single ones change, too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Generator
 from typing import Any, Final
 
 from kraftwreck.harness.client import Answer, Call, Pause
+from kraftwreck.nodes.metadata.image_values import BROKER
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.systems.kraft.workloads.log_client import (
     METADATA,
@@ -35,9 +37,14 @@ EPOCH_ENDS: Final = 3
 DELETE_TOPICS: Final = 6
 REASSIGN: Final = 1
 ELECT_LEADERS: Final = 2
+ALTER_CONFIGS: Final = 1
 DELETE_MS: Final = 500
+COMMITTED: Final = -1
+"""Stands for the high watermark in a request to delete records."""
 MOST_BATCHES: Final = 5
 """In a row: acknowledged by the leader alone, they fill a segment before followers have it."""
+_LIMITS: Final = ("1000000", "1000001")
+"""Bytes."""
 _ACKS: Final = (1, 1, -1)
 
 Steps = Generator[Call | Pause, Answer, None]
@@ -53,6 +60,8 @@ def look_beside(client: LogClient) -> Steps:
         yield from _ask_time(client, key) if turn == 2 else _ask_epoch(client, key)
     elif turn < 6:
         yield from _hand_over(client)
+    elif turn == 6:
+        yield from _configure(client)
 
 
 def _ask_time(client: LogClient, key: int) -> Steps:
@@ -84,16 +93,7 @@ def _hand_over(client: LogClient) -> Steps:
         key = -1 - client.draw(PARTITIONS, "handed-over")
     name, partition = place_of(key)
     for _ in range(1 + client.draw(3, "hand-overs")):
-        answer = yield from ask(
-            client.broker(),
-            "Metadata",
-            METADATA,
-            {
-                "topics": [{"name": name}],
-                "allow_auto_topic_creation": False,
-                "include_topic_authorized_operations": False,
-            },
-        )
+        answer = yield from _metadata(client, name)
         if answer.status != "ok" or answer.response["topics"][0]["error_code"] != errors.NONE:
             return
         leader = answer.response["topics"][0]["partitions"][partition]["leader_id"]
@@ -118,6 +118,36 @@ def _hand_over(client: LogClient) -> Steps:
         client.forget(key)
 
 
+def _configure(client: LogClient) -> Steps:
+    """Limit batches to another size: for all brokers, or for one, whose value has priority.
+
+    No batch is that large.
+    """
+    answer = yield from _metadata(client)
+    if answer.status != "ok":
+        return
+    brokers = ["", *sorted(str(each["node_id"]) for each in answer.response["brokers"])]
+    removes = client.draw(4, "unlimited") == 0
+    config = {
+        "name": "message.max.bytes",
+        "config_operation": 1 if removes else 0,
+        "value": None if removes else _LIMITS[client.draw(len(_LIMITS), "limit")],
+    }
+    which = client.draw(len(brokers), "of-which") if client.draw(2, "of-one") else 0
+    resource = {"resource_type": BROKER, "resource_name": brokers[which], "configs": [config]}
+    body = {"resources": [resource], "validate_only": False}
+    yield from ask(client.broker(), "IncrementalAlterConfigs", ALTER_CONFIGS, body)
+
+
+def _metadata(client: LogClient, *topics: str) -> Generator[Call | Pause, Answer, Answer]:
+    body = {
+        "topics": [{"name": name} for name in topics],
+        "allow_auto_topic_creation": False,
+        "include_topic_authorized_operations": False,
+    }
+    return (yield from ask(client.broker(), "Metadata", METADATA, body))
+
+
 def _trim(client: LogClient) -> Steps:
     """Append to a topic of negative keys, delete some of its records, and read what is left."""
     key = -1 - client.draw(PARTITIONS, "trimmed")
@@ -127,7 +157,7 @@ def _trim(client: LogClient) -> Steps:
         return
     end = yield from offset_at(client, key, LATEST)
     if end and client.draw(3, "delete") == 0:
-        yield from _delete(client, key, client.draw(end + 1, "delete-to"))
+        yield from _delete(client, key, client.draw(end + 1, "delete-to") or COMMITTED)
     yield from _read(client, key)
     if client.draw(12, "delete-topic") == 0:
         topics = [{"name": place_of(key)[0], "topic_id": bytes(16)}]

@@ -392,7 +392,10 @@ _LAYERS: Final = (
 
 
 def _layered(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
-    """Set one config of a topic or of the whole cluster, or read it; the topic's has priority."""
+    """Set one config of a topic, of a broker or of the whole cluster, or read it.
+
+    The topic's has priority, then the broker's.
+    """
     own, synonym, values = _LAYERS[draw_below(len(_LAYERS), client.seed, "layer", client.thread)]
     known = client.memory.get("asked", [])[:1] or client.memory.get("topics", [])[-1:]
     topic = str(known[0]) if known else name
@@ -407,7 +410,9 @@ def _layered(name: str, choose: Choose, client: ClientState, timeout_ms: int) ->
         "config_operation": operation,
         "value": None if operation else values[choose(2, "value")],
     }
-    kind, resource = (BROKER, "") if step == 2 else (TOPIC, topic)
+    layers = ["", *map(str, _brokers(client))]
+    of_brokers = layers[choose(min(len(layers), 2), "layer")]
+    kind, resource = (BROKER, of_brokers) if step == 2 else (TOPIC, topic)
     each = {"resource_type": kind, "resource_name": resource, "configs": [config]}
     return "IncrementalAlterConfigs", 1, {"resources": [each], "validate_only": False}
 
