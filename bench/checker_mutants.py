@@ -15,10 +15,10 @@ stays the same (:mod:`bench.mutation.outcomes`): what was killed is tried only w
 mutants that change nothing a test could observe, with the reason. They do not count, and are tried
 only with ``--equivalents``: it is an error if one is killed.
 
-``--watches`` tries the files of the simulator that report failures, by the tests of
-``tests/simulation`` without many runs. ``--sample`` draws some of the mutants, always the same.
-``--most`` leaves out tests that take more CPU seconds, which simulate whole runs: a rule is pinned
-by a test at its edge, not by the luck of a run.
+``--watches`` tries the files of the simulator that report failures or have the evidence for them,
+by the tests of ``tests/simulation`` without many runs. ``--sample`` draws some of the mutants,
+always the same. ``--most`` leaves out tests that take more CPU seconds, which simulate whole runs:
+a rule is pinned by a test at its edge, not by the luck of a run.
 """
 
 from __future__ import annotations
@@ -48,8 +48,16 @@ REACH = ROOT / "build/mutation/reach.json"
 PAGE = ROOT / "bench/results/checker-mutants.md"
 EQUIVALENTS = ROOT / "bench/results/checker-mutants.toml"
 WATCHES = ROOT / "systems/kraft/simulated"
-REPORTS = re.compile(r"self\._?failures\.add\(")
-"""Files of the simulator that judge have this text."""
+REPORTS = re.compile(r"self\._?failures\.add\(|-> Iterator\[tuple\[str, str\]\]:")
+"""Files of the simulator that judge have this text: they report, or yield rules and faults."""
+EVIDENCE = (
+    "durable_logs.py",
+    "per_second.py",
+    "replica_positions.py",
+    "snapshot_rehearsal.py",
+    "step_logs.py",
+)
+"""Files of the simulator whose results decide what those report."""
 WATCHED = "from tests.simulation.watched import"
 """Tests of the simulator's rules have this line; other tests beside them simulate whole runs."""
 PROGRAMS = ("checkers/elle/lifeline.py",)
@@ -60,9 +68,15 @@ LEFT_OUT = ("test_checker_mutants.py", "test_check_command.py", "test_mutation.p
 def all_mutants() -> list[Mutant]:
     """Return the mutants of all checkers, then those of the simulator's watches."""
     paths = sorted((ROOT / "checkers").rglob("*.py"))
-    paths += [path for path in sorted(WATCHES.glob("*.py")) if REPORTS.search(path.read_text())]
+    of_simulator = sorted(WATCHES.glob("*.py"))
+    paths += [path for path in of_simulator if judges(path)]
     found = [mutant for path in paths for mutant in mutants_of(path)]
     return [mutant for mutant in found if mutant.path not in PROGRAMS]
+
+
+def judges(path: Path) -> bool:
+    """Whether a file of the simulator reports failures, or has the evidence for them."""
+    return path.name in EVIDENCE or bool(REPORTS.search(path.read_text()))
 
 
 def is_watch(path: str) -> bool:
@@ -136,8 +150,9 @@ def page(outcomes: Mapping[str, bool | None], equivalent: Mapping[str, str]) -> 
             "",
             "## The watches of the simulator",
             "",
-            "The mutants of the files that report failures. The tests are those of",
-            "`tests/simulation` that need less than a second, without whole runs (`--most 1`).",
+            "The mutants of the files that report failures or have the evidence for them. The",
+            "tests are those of `tests/simulation` that need less than a second, without whole",
+            "runs (`--most 1`).",
             "",
             *_table(watches, equivalent),
         ]

@@ -6,16 +6,21 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.nodes.metadata.image import MetadataImage
 from kraftwreck.nodes.metadata.image_records_writing import write_image
+from kraftwreck.nodes.metadata.snapshot import SnapshotBuilder
 from kraftwreck.nodes.metadata.timeline import ABSENT, FrozenMap, TimelineMap
 from kraftwreck.nodes.protocol.records import decode_record, encode_record
+from kraftwreck.systems.kraft.simulated import snapshot_rehearsal, snapshot_watch
 from kraftwreck.systems.kraft.simulated.snapshot_rehearsal import (
     LEAST,
     Record,
+    additions,
     made_again,
     removals,
 )
 from tests.metadata.test_image_round_trip import image_of, one_of_everything
+from tests.simulation.watched import Watched
 
 pytestmark = pytest.mark.interpreted
 
@@ -92,3 +97,96 @@ def test_a_view_that_follows_changes_breaks_i19(
         before, made = made_again(content, seed)
         wrong += made != before
     assert wrong
+
+
+def test_new_objects_have_names_and_ids_of_their_own() -> None:
+    topic_id = bytes(range(240, 256))
+    assert additions(
+        [
+            ("TopicRecord", {"name": "a", "topic_id": topic_id}),
+            ("ConfigRecord", {"resource_name": "a", "name": "b", "value": "c"}),
+            ("RegisterBrokerRecord", {"broker_id": 3, "broker_epoch": 7}),
+            ("RegisterControllerRecord", {"controller_id": 4}),
+            ("FeatureLevelRecord", {"name": "d"}),
+        ]
+    ) == [
+        ("TopicRecord", {"name": "a.new", "topic_id": bytes(range(15, -1, -1))}),
+        ("ConfigRecord", {"resource_name": "a.new", "name": "b", "value": "c"}),
+        ("RegisterBrokerRecord", {"broker_id": 10_003, "broker_epoch": 7}),
+        ("RegisterControllerRecord", {"controller_id": 10_004}),
+    ]
+
+
+Step = int | tuple[Record, ...]
+"""How many records a piece has at most, or the changes of an image."""
+
+
+@pytest.fixture
+def steps(monkeypatch: Patch) -> list[Step]:
+    """The steps by which a snapshot is made again, with the largest numbers drawn."""
+    found: list[Step] = []
+    commit, next_piece = MetadataImage.commit, SnapshotBuilder.next_piece
+
+    def committed(self: MetadataImage, offset: int, epoch: int, records: Any) -> None:
+        found.append(tuple(records))
+        commit(self, offset, epoch, records)
+
+    def made(self: SnapshotBuilder, records: int) -> bytes | None:
+        found.append(records)
+        return next_piece(self, records)
+
+    monkeypatch.setattr(MetadataImage, "commit", committed)
+    monkeypatch.setattr(SnapshotBuilder, "next_piece", made)
+    monkeypatch.setattr(snapshot_rehearsal, "draw_below", lambda most, seed, name: most - 1)
+    return found
+
+
+def test_the_image_changes_twice_after_at_most_half_of_its_records(
+    content: list[Record], steps: list[Step]
+) -> None:
+    made_again(content, 1)
+    half = len(content) // 2
+    assert half > 6
+    before, each = (half - 1) // 3 + 1, 3
+    again = [record for record in content[:half] if record[0] != "ProducerIdsRecord"]
+    assert steps[: before + 4] == [
+        tuple(content),
+        *[each] * before,
+        tuple(removals(content)),
+        each,
+        (*again, *additions(content)),
+    ]
+
+
+def test_an_image_of_one_record_changes_after_the_first_piece(
+    content: list[Record], steps: list[Step], monkeypatch: Patch
+) -> None:
+    def draw(most: int, seed: int, name: str) -> int:
+        return most - 1 if name == "piece" else 0
+
+    monkeypatch.setattr(snapshot_rehearsal, "draw_below", draw)
+    broker = [record for record in content if record[0] == "RegisterBrokerRecord"][:1]
+    made_again(broker, 1)
+    assert steps[:5] == [tuple(broker), 1, tuple(removals(broker)), 1, tuple(additions(broker))]
+
+
+@pytest.mark.parametrize(("objects", "again"), [(2, 0), (3, 2)])
+def test_the_first_two_snapshots_with_objects_to_remove_are_made_again(
+    objects: int, again: int, monkeypatch: Patch
+) -> None:
+    settings: list[Record] = [("ConfigRecord", {"name": str(each)}) for each in range(objects)]
+    made: list[object] = []
+
+    def planted(records: object, seed: int) -> tuple[str, str]:
+        made.append(records)
+        return "", ""
+
+    monkeypatch.setattr(snapshot_watch, "_records", lambda content: settings)
+    monkeypatch.setattr(snapshot_rehearsal, "made_again", planted)
+    run = Watched()
+    run.commit(1, upto=6)
+    for end in range(1, 6):
+        run.make(1, end)
+        run.told(1, end, hw=6)
+    assert run.found == []
+    assert made == [settings] * again

@@ -74,7 +74,7 @@ class Leader:
         evidence = AnswerEvidence(world, self.failures, watch, steps, positions)
         record_lookups.RecordLookups(evidence)
         record_refusals.RecordRefusals(evidence)
-        self.world, self.logs, self.traffic = world, logs, traffic
+        self.world, self.logs, self.traffic, self.steps = world, logs, traffic, steps
 
     def step(self) -> None:
         self.world.on_step[0](self.host, None)
@@ -163,6 +163,21 @@ def test_an_epoch_may_have_been_deleted_after_the_answer(leader: Leader) -> None
     assert leader.ends(0, 0, 1) == []
     leader.step()
     assert leader.ends(0, 0, 1) == ["D7"]
+
+
+def test_a_log_has_no_batch_that_ends_where_it_begins(leader: Leader) -> None:
+    leader.append(1)
+    leader.append(2)
+    leader.delete(1)
+    states = leader.steps.states(leader.host, KEY, leader.log)
+    assert [(each.start, [kept.base_offset for kept in each.batches]) for each in states] == [
+        (1, [1, 2]),
+        (0, [0, 1, 2]),
+        (0, [0, 1]),
+        (1, [1]),
+        (0, [0]),
+        (1, []),
+    ]
 
 
 @pytest.mark.parametrize("waited", [True, False])
