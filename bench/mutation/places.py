@@ -2,7 +2,8 @@
 
 * ``constant``: a number of a module or class is halved and doubled; a power of two from 2**60 on
   stands for "for ever" and is left alone, as any larger number is the same;
-* ``bound``: a number in a comparison, a sum or a call of min or max is halved and doubled;
+* ``bound``: a number in a comparison, a sum or a call of min or max is halved and doubled. So is
+  a positive number in place of an absent setting or key (``setting``, ``get``);
 * ``factor``: a number in a product or a whole quotient is halved and doubled;
 * ``comparison``: ``<`` becomes ``<=``, ``>`` becomes ``>=``, and back.
 """
@@ -117,15 +118,16 @@ def _of_code(code: ast.AST, scope: str) -> Iterator[Place]:
                 text = ast.unparse(code)
                 yield operator, "comparison", scope, text, (code, "ops", place)
     for parent, field, position, child in _direct(code):
-        kind = "" if number(child) is None else _kind_of_number(parent, field)
+        value = number(child)
+        kind = "" if value is None else _kind_of_number(parent, field, value)
         if kind:
             yield child, kind, scope, ast.unparse(parent), (parent, field, position)
         else:
             yield from _of_code(child, scope)
 
 
-def _kind_of_number(parent: ast.AST, field: str) -> str:
-    """Return the kind of a number in ``field`` of ``parent``; empty if it stays as it is."""
+def _kind_of_number(parent: ast.AST, field: str, value: float) -> str:
+    """Return the kind of a ``value`` in ``field`` of ``parent``; empty if it stays as it is."""
     if isinstance(parent, ast.BinOp):
         if isinstance(parent.op, ast.Mult | ast.FloorDiv):
             return "factor"
@@ -133,7 +135,10 @@ def _kind_of_number(parent: ast.AST, field: str) -> str:
     if isinstance(parent, ast.Compare):
         return "bound" if any(type(operator) in FLIPPED for operator in parent.ops) else ""
     called = parent.func if isinstance(parent, ast.Call) and field == "args" else None
-    return "bound" if isinstance(called, ast.Name) and called.id in ("min", "max") else ""
+    name = getattr(called, "id", "") or getattr(called, "attr", "")
+    if name in ("setting", "get") and value <= 0:
+        return ""  # It stands for nothing.
+    return "bound" if name in ("min", "max", "setting", "get") else ""
 
 
 def _direct(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:

@@ -17,9 +17,15 @@ SECOND: Final = 1_000_000_000
 
 # --- settings of nodes that a run does not name ---------------------------------------------------
 
+CLEAN_INTERVAL_MS: Final = 60_000
+FETCH_MAX_BYTES: Final = 1 << 20
+FETCH_MAX_WAIT_MS: Final = 500
 FETCH_TIMEOUT_MS: Final = 2000
+IMBALANCE_CHECK_SECONDS: Final = 300
+LINGER_MS: Final = 25
 REQUEST_TIMEOUT_MS: Final = 2000
 SESSION_MS: Final = 9000
+UNCLEAN_ELECTION_MS: Final = 300_000
 
 # --- resolution -----------------------------------------------------------------------------------
 

@@ -31,6 +31,10 @@ def late(times: list[int], end: int) -> bool:
     if max(times) * 3 // 2 < end + 5:
         return len(times) >= 2
     raise ValueError(f"{len(times) > 7}")
+
+
+def span(settings: dict[str, int]) -> int:
+    return settings.get("most", 7) - settings.get("least", -1)
 """
 
 
@@ -46,6 +50,7 @@ def test_places_are_found_outside_of_messages() -> None:
         ("bound", "late", "end + 5"),
         ("comparison", "late", "len(times) >= 2"),
         ("bound", "late", "len(times) >= 2"),
+        ("bound", "span", "settings.get('most', 7)"),
     ]
 
 

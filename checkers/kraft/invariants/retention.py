@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from kraftwreck.checkers.kraft.invariants.evidence import NO_MESSAGES, Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.limits import MS, RETENTION, RETENTION_NS, SERVED
+from kraftwreck.checkers.kraft.limits import (
+    CLEAN_INTERVAL_MS,
+    FETCH_TIMEOUT_MS,
+    MS,
+    RETENTION,
+    RETENTION_NS,
+    SERVED,
+)
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.checkers.recorded.clocks import slowest
 from kraftwreck.histories.trace import TraceEvent
@@ -38,7 +45,7 @@ def check(evidence: Evidence, report: Report) -> None:
 
 def _old(evidence: Evidence, report: Report) -> None:
     """Judge whether two snapshots of one process stay for too long."""
-    bound = evidence.setting("clean_interval_ms", 10_000) + _patience_ms(evidence)
+    bound = evidence.setting("clean_interval_ms", CLEAN_INTERVAL_MS) + _patience_ms(evidence)
     span = int(bound * MS * slowest(evidence.run.test)) + RETENTION_NS
     made: dict[str, list[TraceEvent]] = {}
     told: set[str] = set()
@@ -81,7 +88,7 @@ def _fetches(evidence: Evidence) -> dict[str, list[int]]:
 
 def _patience_ms(evidence: Evidence, node: int = 0) -> int:
     """Return how long ``node`` may keep a snapshot after the last fetch of it."""
-    return evidence.setting("fetch_timeout_ms", 2000, node)
+    return evidence.setting("fetch_timeout_ms", FETCH_TIMEOUT_MS, node)
 
 
 def _fetched(evidence: Evidence, report: Report) -> None:

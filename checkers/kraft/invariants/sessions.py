@@ -17,6 +17,7 @@ from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
 from kraftwreck.checkers.kraft.limits import (
+    LINGER_MS,
     MS,
     POSSIBLE_NS,
     REGISTERED,
@@ -304,7 +305,7 @@ def append_ns(evidence: Evidence) -> int:
     """Return how long before its append the controller may have decided on a record."""
     knobs = evidence.run.test.get("knobs")
     disk = int(knobs["fsync_max"]) * int(knobs["slow_factor"]) if isinstance(knobs, dict) else 0
-    return evidence.setting("linger_ms", 25) * MS + 4 * disk * 1000 + MS * 100
+    return evidence.setting("linger_ms", LINGER_MS) * MS + 4 * disk * 1000 + MS * 100
 
 
 def _wishes(message: Message) -> bool:

@@ -29,9 +29,11 @@ from kraftwreck.checkers.kraft.invariants.sessions import append_ns, reigns
 from kraftwreck.checkers.kraft.limits import (
     ELECTIONS,
     ELECTIONS_NS,
+    IMBALANCE_CHECK_SECONDS,
     LONGEST_INTERVAL_NS,
     SECOND,
     SIMULATED_ELECTIONS_NS,
+    UNCLEAN_ELECTION_MS,
 )
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.checkers.recorded.clocks import slowest
@@ -51,8 +53,8 @@ UNCLEAN = "unclean_leader_election_interval_ms"
 )
 def check(evidence: Evidence, report: Report) -> None:
     """Judge L12."""
-    preferred = evidence.setting(REBALANCE, 300) * SECOND
-    unclean = evidence.setting(UNCLEAN, 300_000) * 1_000_000
+    preferred = evidence.setting(REBALANCE, IMBALANCE_CHECK_SECONDS) * SECOND
+    unclean = evidence.setting(UNCLEAN, UNCLEAN_ELECTION_MS) * 1_000_000
     if min(preferred, unclean) > LONGEST_INTERVAL_NS:
         return
     if evidence.trace.gaps:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kraftwreck.checkers.kraft.limits import RESIGNED_US
+from kraftwreck.checkers.kraft.limits import FETCH_TIMEOUT_MS, RESIGNED_US
 from kraftwreck.checkers.kraft.quorum_model.election_rules import vote_is_saved
 from kraftwreck.checkers.kraft.quorum_model.fetching import Answers, Majority
 from kraftwreck.checkers.kraft.quorum_model.model import QuorumModel
@@ -84,7 +84,10 @@ class Invariants:
     """
 
     def __init__(
-        self, world: World, fetch_timeout_ms: int = 2000, voters: Iterable[int] | None = None
+        self,
+        world: World,
+        fetch_timeout_ms: int = FETCH_TIMEOUT_MS,
+        voters: Iterable[int] | None = None,
     ) -> None:
         self.failures = Failures()
         configured = [host.id for host in world.hosts] if voters is None else list(voters)
@@ -113,29 +116,7 @@ class Invariants:
         self.records = RecordWatch(world, self.failures)
         self.partitions: PartitionService | None = None
         if self.records.watches:
-            steps, positions = StepLogs(world, self.records.logs), ReplicaPositions(world)
-            RecordAnswers(world, self.failures, self.records, positions)
-            evidence = AnswerEvidence(world, self.failures, self.records, steps, positions)
-            RecordLookups(evidence)
-            AssignmentWatch(world, self.failures)
-            CrashPoints(world, self.failures)
-            CutRehearsal(world, self.failures, self.records.logs)
-            DeletionWatch(world, self.failures, self.records)
-            LeaderRehearsal(world, self.failures, wrong_fetches, wrong_sequences)
-            LookupRehearsal(world, self.failures, self.records.logs)
-            ProgressWatch(world, self.failures, self.records)
-            ProposalWatch(world, self.failures)
-            ProposalOutcomes(world, self.failures)
-            RecordRefusals(evidence)
-            ReplicaWatch(world, self.failures, self.records)
-            ReplicaStates(world, self.failures, self.records)
-            RetentionWatch(world, self.failures)
-            SegmentWatch(world, self.failures, self.records.logs)
-            SessionRehearsal(world, self.failures)
-            StopWatch(world, self.failures)
-            PaceWatch(world, self.failures)
-            WaitWatch(world, self.failures, self.records.logs, positions)
-            self.partitions = PartitionService(world, self.failures, self.records.logs)
+            self._watch_records(world)
         self._world = world
         self._check_quorum = fetch_timeout_ms * 1500
         self._granted: dict[tuple[int, bytes, int], tuple[int, bytes]] = {}
@@ -151,6 +132,32 @@ class Invariants:
         world.on_recovery.append(self._on_recovery)
         world.wires.on_reply.append(self._on_reply)
         world.wires.on_send.append(self._on_send)
+
+    def _watch_records(self, world: World) -> None:
+        """Add the rules for brokers that have records."""
+        steps, positions = StepLogs(world, self.records.logs), ReplicaPositions(world)
+        RecordAnswers(world, self.failures, self.records, positions)
+        evidence = AnswerEvidence(world, self.failures, self.records, steps, positions)
+        RecordLookups(evidence)
+        AssignmentWatch(world, self.failures)
+        CrashPoints(world, self.failures)
+        CutRehearsal(world, self.failures, self.records.logs)
+        DeletionWatch(world, self.failures, self.records)
+        LeaderRehearsal(world, self.failures, wrong_fetches, wrong_sequences)
+        LookupRehearsal(world, self.failures, self.records.logs)
+        ProgressWatch(world, self.failures, self.records)
+        ProposalWatch(world, self.failures)
+        ProposalOutcomes(world, self.failures)
+        RecordRefusals(evidence)
+        ReplicaWatch(world, self.failures, self.records)
+        ReplicaStates(world, self.failures, self.records)
+        RetentionWatch(world, self.failures)
+        SegmentWatch(world, self.failures, self.records.logs)
+        SessionRehearsal(world, self.failures)
+        StopWatch(world, self.failures)
+        PaceWatch(world, self.failures)
+        WaitWatch(world, self.failures, self.records.logs, positions)
+        self.partitions = PartitionService(world, self.failures, self.records.logs)
 
     def _fail(self, kind: str, explanation: str, *events: TraceEvent) -> None:
         self.failures.add(kind, self._world.now, explanation, *events)
@@ -273,7 +280,8 @@ class Invariants:
         last = host.last_trace
         if last is None or last.state != "follower":
             return
-        limit = self._world.knobs.settings_of(host.id).get("fetch_timeout_ms", 2000) * 1000
+        settings = self._world.knobs.settings_of(host.id)
+        limit = settings.get("fetch_timeout_ms", FETCH_TIMEOUT_MS) * 1000
         heard = self._answers[host.id]
         if heard.bind and host.clock.mono(self._world.now) - heard.last < limit:
             told = Answers.is_disloyal(host.name, last.leader, last.epoch, request.candidate_id)

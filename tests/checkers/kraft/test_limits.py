@@ -5,13 +5,14 @@ Halved or doubled, a limit makes one of these tests fail (``bench/checker_mutant
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from kraftwreck.checkers.kraft import recovery
+from kraftwreck.checkers.kraft import limits, recovery
 from kraftwreck.checkers.kraft.controller_model.config_values import is_legal
 from kraftwreck.checkers.kraft.controller_model.metadata_model import (
     BROKER,
@@ -43,6 +44,7 @@ from kraftwreck.checkers.kraft.recorded.timeline import Timeline
 from kraftwreck.histories.message import Message
 from kraftwreck.nodes.consensus.kraft.messages import FetchRequest, FetchResponse
 from kraftwreck.nodes.metadata.image_digest import MODULUS
+from kraftwreck.nodes.node_config import NodeConfig
 from tests.checkers.breaks import broken, findings
 
 MakeRun = Callable[..., Any]
@@ -51,6 +53,28 @@ SECOND = 1_000_000_000
 
 def found(run: Any, invariant: str) -> bool:
     return any(each.type == invariant for each in findings(run))
+
+
+# --- settings that a run does not name ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "setting"),
+    [
+        ("CLEAN_INTERVAL_MS", "clean_interval_ms"),
+        ("FETCH_MAX_BYTES", "fetch_max_bytes"),
+        ("FETCH_MAX_WAIT_MS", "fetch_max_wait_ms"),
+        ("FETCH_TIMEOUT_MS", "fetch_timeout_ms"),
+        ("IMBALANCE_CHECK_SECONDS", "leader_imbalance_check_interval_seconds"),
+        ("LINGER_MS", "linger_ms"),
+        ("REQUEST_TIMEOUT_MS", "request_timeout_ms"),
+        ("SESSION_MS", "session_timeout_ms"),
+        ("UNCLEAN_ELECTION_MS", "unclean_leader_election_interval_ms"),
+    ],
+)
+def test_a_rule_takes_the_setting_of_a_node_that_was_given_none(limit: str, setting: str) -> None:
+    defaults = {each.name: each.default for each in dataclasses.fields(NodeConfig)}
+    assert getattr(limits, limit) == defaults[setting]
 
 
 # --- requests -----------------------------------------------------------------------------------
