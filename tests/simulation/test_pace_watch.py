@@ -141,6 +141,15 @@ def test_a_follower_that_was_late_returns_once_it_was_in_time_for_a_while(
     assert leader.after(LATE_US + 1 + 5_000_000 - early_us, end=10, proposed=True) == broken
 
 
+def test_a_follower_that_has_lost_records_is_late_only_after_a_while() -> None:
+    """Before that the leader knows nothing of the loss."""
+    leader = Returning()
+    leader.after(0, end=10)
+    leader.after(LATE_US + 1, end=0)
+    leader.after(LATE_US + 2, end=0)
+    assert leader.after(LATE_US + 3, end=10, proposed=True) == []
+
+
 def test_a_follower_that_was_in_time_may_be_proposed_at_once() -> None:
     leader = Returning()
     leader.after(0, end=9)

@@ -132,11 +132,13 @@ class PaceWatch:
         if known.enough is None:
             known.behind.clear()
             return
-        reached = min(known.enough, partition.vouched)
+        reached, behind = min(known.enough, partition.vouched), known.behind
         for broker, remote in in_sync.remotes.items():
-            since, target = known.behind.get(broker, (now, remote.end))
-            if remote.end >= min(target, reached):
-                known.behind[broker] = now, reached
+            since, target = behind.get(broker, (now, remote.end))
+            if remote.end >= reached:
+                behind.pop(broker, None)
+            elif remote.end >= target:
+                behind[broker] = now, reached
             elif now - since > LATE_US:
                 known.late[broker] = now
 
