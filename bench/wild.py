@@ -212,7 +212,7 @@ TESTS = (
     Test("reads after `sync`", ("zookeeper", "-t", "60"), 10, 0, 0),
     Test("locks by ephemeral nodes", ("zookeeper", "-w", "lock", "-t", "60"), 5, 0, 5),
     Test("a queue", ("zookeeper", "-w", "queue", "-t", "60"), 10, 0, 0),
-    Test("records, `acks=all`", (*_RECORDS, "-t", "60"), 10, 0, 0),
+    Test("records, `acks=all`", (*_RECORDS, "-t", "60"), 20, 0, 0),
     Test("records, `acks=1` and unclean elections", (*_RECORDS, *_UNCLEAN, "-t", "60"), 5, 4, 5),
     Test("registers, reads after a marker", (*_SETTINGS, "-t", "60"), 10, 0, 0),
     Test("registers, reads at once", (*_SETTINGS, "--option", "sync=false", "-t", "60"), 5, 4, 5),
