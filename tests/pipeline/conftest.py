@@ -126,8 +126,11 @@ def register(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def starting_spark(register: Path, killer_checker: None) -> Iterator[Handle]:
-    """One Spark session for all tests, which is starting; its run had its working name then."""
-    handle = start(register.with_name(register.name + RUNNING))
+    """One Spark session for all tests, which is starting; its run had its working name then.
+
+    It leaves the processors to others until a test asks for its answer.
+    """
+    handle = start(register.with_name(register.name + RUNNING), spare_s=1.0)
     try:
         yield handle
     finally:
