@@ -15,6 +15,7 @@ from kraftwreck.nodes.consensus.kraft.messages import (
 from kraftwreck.nodes.consensus.kraft.states import Follower, Unattached
 from kraftwreck.nodes.consensus.kraft.voters import LISTENER, STATIC, Voter, VoterHistory, VoterSet
 from kraftwreck.nodes.protocol import errors
+from tests.consensus.disks import Disk
 
 Make = Callable[..., Any]
 
@@ -55,6 +56,22 @@ def test_an_observer_finds_the_leader_through_the_bootstrap_servers(cluster_of: 
     assert isinstance(observer.state, Follower)
     assert not observer.is_voter
     assert observer.voters == (1, 2, 3)
+
+
+def test_an_observer_that_has_lost_its_log_follows_the_leader_it_remembers(
+    cluster_of: Make,
+) -> None:
+    """The leader's address was in the log, which was not flushed; the quorum state was."""
+    cluster = dynamic(cluster_of, voters=1)
+    observer = cluster.start(4)
+    assert cluster.run(3000, lambda: observer.high_watermark == cluster.leader().high_watermark)
+    remembered = cluster.disks[4].quorum_state
+    cluster.kill(4)
+    cluster.wipe(4)
+    cluster.disks[4] = Disk(quorum_state=remembered)
+    observer = cluster.start(4)
+    assert cluster.run(3000, lambda: observer.high_watermark == cluster.leader().high_watermark)
+    assert isinstance(observer.state, Follower)
 
 
 def test_a_leader_that_removed_itself_stays_an_observer(cluster_of: Make) -> None:

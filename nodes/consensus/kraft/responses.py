@@ -17,7 +17,13 @@ from kraftwreck.nodes.consensus.kraft.messages import (
     VoteResponse,
 )
 from kraftwreck.nodes.consensus.kraft.replica import Replica
-from kraftwreck.nodes.consensus.kraft.states import Candidate, Follower, Prospective, Resigned
+from kraftwreck.nodes.consensus.kraft.states import (
+    Candidate,
+    Follower,
+    Prospective,
+    Resigned,
+    Unattached,
+)
 from kraftwreck.nodes.log.batch import (
     BatchError,
     BatchHeader,
@@ -103,7 +109,9 @@ def _common(replica: Replica, source: int, message: QuorumResponse) -> bool:
             # Nothing new: without a pause two nodes could send each other requests in a tight loop.
             replica.links.refused(source, replica.now)
         return True
-    if message.leader_id >= 0 and replica.leader_id < 0:
+    # An unattached node may know its leader from its last process, but not the leader's address.
+    follows = replica.leader_id >= 0 and not isinstance(replica.state, Unattached)
+    if message.leader_id >= 0 and not follows:
         replica.learn(message.leader_id, message.leader_epoch, message.leader_endpoint)
     if error == errors.INVALID_VOTER_KEY:
         replica.links.refused(source, replica.now)
