@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from kraftwreck.campaigns import executed, hunting
+from kraftwreck.campaigns import detection, executed
 from kraftwreck.campaigns.detection import hunt_all
 from kraftwreck.campaigns.executed import added, changed_lines
-from kraftwreck.campaigns.hunting import hunt_patch
+from kraftwreck.campaigns.hunt import Hunted, Progress
+from kraftwreck.campaigns.hunting import OnProgress, hunt_patch
 from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.patched_nodes import environment, patched_tree
 from kraftwreck.mutants import catalogue
@@ -127,8 +128,21 @@ def test_a_miss_says_whether_the_change_was_reached(
     assert [times > 0 for times in row.hunted.executed.values()] == [reached]
 
 
-def test_a_hunt_begins_at_the_first_seed_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hunting, "_fails_anyway", lambda *_: False)
+def test_all_hunts_show_that_they_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hunt(patch: Path, budget_s: float, *, on_progress: OnProgress, **_: object) -> Hunted:
+        on_progress(Progress(runs=2, cpu_s=1.0))
+        return Hunted(found=False, cpu_s=budget_s, runs=3, sim_s=0.0)
+
+    monkeypatch.setattr(detection, "hunt_patch", hunt)
+    progress: list[str] = []
+    hunt_all(
+        [("changed", "", Path("changed.patch"))], 3.0, 1, lambda row: None,
+        on_progress=lambda name, part: progress.append(f"{name} {part.runs}"),
+    )  # fmt: skip
+    assert progress == ["changed 2"]
+
+
+def test_a_hunt_begins_at_the_first_seed_asked_for() -> None:
     patch = catalogue()["R25"].patch  # Any election shows it.
     assert hunt_patch(patch, 30.0, first_seed=500).seed == 500
 

@@ -256,11 +256,11 @@ def test_a_patch_that_plants_no_bug_is_not_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     patch = str(harmless(tmp_path))
-    assert status(["mutants", "--patch", patch, "--budget", "0.5", "--json"]) == 1
+    assert status(["mutants", "--patch", patch, "--budget", "2.5", "--json"]) == 1
     output = capsys.readouterr()
     [row] = json.loads(output.out)["mutants"]
     assert (row["id"], row["found"], row["checker"]) == ("harmless", False, None)
-    assert row["runs"] >= 1
+    assert row["runs"] >= 2
     assert "missed: harmless" in output.err
 
 

@@ -167,13 +167,13 @@ def test_a_checker_whose_process_is_killed_stops_no_analysis(
     simulated: Runs, analyze: Any, tmp_path: Path
 ) -> None:
     store = tmp_path / "deadly"
-    place(simulated, store, "register")
+    place(simulated, store, "register", "bad")
     deadly = store / "/".join(simulated[1]["register"].parts[-2:])
     test = json.loads((deadly / "test.json").read_text())
     write_json(deadly / "test.json", {**test, "checkers": ["stats", "killer", "topics"]})
     (deadly / "coverage.json").write_text("{torn")
     summary = analyze(store)
-    assert (summary["runs"], summary["skipped"]) == (1, [])
+    assert (summary["runs"], summary["skipped"]) == (2, [])
     runs = {row["run"]: row for row in read(store, "runs").to_pylist()}
     assert all(row["operations"] > 0 for row in runs.values())
     dead = runs["/".join(deadly.parts[-2:])]
