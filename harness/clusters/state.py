@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from kraftwreck.harness.clusters import cgroups
+from kraftwreck.harness.on_host.process import process_state
 
 LOCK = "lock"
 STATE = "state.json"
@@ -36,18 +37,18 @@ class ProcessIdentity:
     @classmethod
     def of(cls, pid: int) -> ProcessIdentity:
         """Return the identity of a running process; raise OSError if there is none."""
-        stat = Path(f"/proc/{pid}/stat").read_text()
-        # The name, in parentheses, may contain anything; the start time is field 22.
-        return cls(pid, int(stat.rpartition(")")[2].split()[19]))
+        state, start = process_state(pid)
+        if state == "gone":
+            raise ProcessLookupError(f"there is no process {pid}")
+        return cls(pid, start)
 
     def alive(self) -> bool:
         """Return whether this very process still runs; one that nobody waited for does not."""
         try:
-            stat = Path(f"/proc/{self.pid}/stat").read_text()
-            state = stat.rpartition(")")[2].split()[0]
-            return state not in "ZX" and ProcessIdentity.of(self.pid) == self
+            state, start = process_state(self.pid)
         except (OSError, IndexError, ValueError):
             return False
+        return state not in ("Z", "X") and start == self.start
 
     def kill(self, number: int = signal.SIGKILL) -> bool:
         """Signal the process if it still runs; return whether it did."""

@@ -88,12 +88,11 @@ class PaceWatch:
             return
         behind = self._behind.setdefault(place, {})
         for broker, remote in in_sync.remotes.items():
-            since, target = behind.get(broker, (now, remote.end))
-            if broker not in in_sync.isr or remote.end >= reached:
+            if broker not in in_sync.isr:
                 behind.pop(broker, None)
-            elif remote.end >= target:
-                behind[broker] = now, reached
-            elif host.waited(since, now, STEPS_US) > LATE_US:
+                continue
+            since, target = _observe(behind, broker, remote.end, reached, now)
+            if host.waited(since, now, STEPS_US) > LATE_US:
                 self._failures.add(
                     "L13",
                     now,
@@ -134,12 +133,8 @@ class PaceWatch:
             return
         reached, behind = min(known.enough, partition.vouched), known.behind
         for broker, remote in in_sync.remotes.items():
-            since, target = behind.get(broker, (now, remote.end))
-            if remote.end >= reached:
-                behind.pop(broker, None)
-            elif remote.end >= target:
-                behind[broker] = now, reached
-            elif now - since > LATE_US:
+            since, _ = _observe(behind, broker, remote.end, reached, now)
+            if now - since > LATE_US:
                 known.late[broker] = now
 
     def _judge_lag(self, host: Host, partition: Partition) -> None:
@@ -153,12 +148,11 @@ class PaceWatch:
             known = self._lagging[place] = epoch, {}
         behind, lag_us = known[1], partition.with_.lag_us
         for broker, remote in in_sync.remotes.items():
-            since, target = behind.get(broker, (now, log.end))
-            if broker not in in_sync.isr or remote.end >= log.end:
+            if broker not in in_sync.isr:
                 behind.pop(broker, None)
-            elif broker not in behind or remote.end >= target:
-                behind[broker] = now, log.end
-            elif host.waited(since, now, STEPS_US) > lag_us + lag_us // 2:
+                continue
+            since, target = _observe(behind, broker, remote.end, log.end, now)
+            if host.waited(since, now, STEPS_US) > lag_us + lag_us // 2:
                 self._failures.add(
                     "L13",
                     now,
@@ -166,6 +160,24 @@ class PaceWatch:
                     f" at {remote.end} for {(now - since) / 1_000_000:.3f} s after the leader"
                     f" reached {target}; it may lag behind for {lag_us / 1_000_000:.3f} s",
                 )
+
+
+def _observe(
+    behind: dict[int, tuple[int, int]], broker: int, end: int, reached: int, now: int
+) -> tuple[int, int]:
+    """Note in ``behind`` whether a broker that ends at ``end`` lacks records below ``reached``.
+
+    Return since when it has lacked records, and the end that was reached then. It gets as long for
+    what came since. A broker that lacks nothing, or got all of those, does so since ``now``.
+    """
+    since, target = behind.get(broker, (now, end))
+    if end >= reached:
+        behind.pop(broker, None)
+    elif end >= target:
+        behind[broker] = now, reached
+    else:
+        return since, target
+    return now, reached
 
 
 def _enough(partition: Partition) -> int | None:

@@ -152,10 +152,6 @@ class RecordLogs:
         self._logs[host.id, key] = opened
         uncertain = key in disk.interrupted
         disk.interrupted.discard(key)
-        if known is not None and disk.orderly and not uncertain:
-            # A snapshot has all producers. After a crash they are read from the log, as in Apache
-            # Kafka.
-            opened.began = known.began
         if uncertain:
             return
         if known is None:
@@ -167,6 +163,10 @@ class RecordLogs:
                     f" {opened.end}",
                 )
             return
+        if disk.orderly:
+            # A snapshot has all producers. After a crash they are read from the log, as in Apache
+            # Kafka.
+            opened.began = known.began
         lost = known.losses != disk.losses
         opened.had = max(known.had, known.end) if lost else known.had
         same = kept == known.batches[: len(kept)] if lost else kept == known.batches

@@ -96,9 +96,9 @@ class ReplicaWatch:
         name, as in Apache Kafka, and a new topic of that name may answer.
         """
         partition = replicas_on(host).get(key)
-        if not removed or partition is None or key in self._watch.lost:
+        if not removed or partition is None:
             return
-        if self._watch.is_deleted(key):
+        if key in self._watch.lost or self._watch.is_deleted(key):
             return
         where = f"{host.name} cuts {name_of(key)} at {removed[0].base_offset}"
         found = self._followed(host, key)

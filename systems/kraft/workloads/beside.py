@@ -20,12 +20,12 @@ from kraftwreck.harness.client import Answer, Call, Pause
 from kraftwreck.nodes.metadata.image_values import BROKER
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.systems.kraft.workloads.log_client import (
-    METADATA,
     PARTITIONS,
     LogClient,
     Position,
     ask,
     find_leader,
+    metadata,
     place_of,
 )
 from kraftwreck.systems.kraft.workloads.polling import EARLIEST, LARGEST, LATEST, offset_at, poll
@@ -93,7 +93,7 @@ def _hand_over(client: LogClient) -> Steps:
         key = -1 - client.draw(PARTITIONS, "handed-over")
     name, partition = place_of(key)
     for _ in range(1 + client.draw(3, "hand-overs")):
-        answer = yield from _metadata(client, name)
+        answer = yield from metadata(client, [name])
         if answer.status != "ok" or answer.response["topics"][0]["error_code"] != errors.NONE:
             return
         leader = answer.response["topics"][0]["partitions"][partition]["leader_id"]
@@ -123,7 +123,7 @@ def _configure(client: LogClient) -> Steps:
 
     No batch is that large.
     """
-    answer = yield from _metadata(client)
+    answer = yield from metadata(client)
     if answer.status != "ok":
         return
     brokers = ["", *sorted(str(each["node_id"]) for each in answer.response["brokers"])]
@@ -137,15 +137,6 @@ def _configure(client: LogClient) -> Steps:
     resource = {"resource_type": BROKER, "resource_name": brokers[which], "configs": [config]}
     body = {"resources": [resource], "validate_only": False}
     yield from ask(client.broker(), "IncrementalAlterConfigs", ALTER_CONFIGS, body)
-
-
-def _metadata(client: LogClient, *topics: str) -> Generator[Call | Pause, Answer, Answer]:
-    body = {
-        "topics": [{"name": name} for name in topics],
-        "allow_auto_topic_creation": False,
-        "include_topic_authorized_operations": False,
-    }
-    return (yield from ask(client.broker(), "Metadata", METADATA, body))
 
 
 def _trim(client: LogClient) -> Steps:

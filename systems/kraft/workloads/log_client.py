@@ -6,7 +6,7 @@ A key of the workload is a partition of a topic, which the client that first nee
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from kraftwreck.nodes.metadata.image_values import COMMIT_MODE_VERSION
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.systems.kraft.properties import MIN_INSYNC
 from kraftwreck.systems.kraft.requests import ClientState, kafka_call
+from kraftwreck.systems.kraft.workloads.controller import metadata_request
 from kraftwreck.systems.kraft.workloads.metadata import CREATE_TOPICS_VERSION
 
 PARTITIONS: Final = 3
@@ -167,18 +168,17 @@ def find_leader(client: LogClient, key: int) -> Generator[Call | Pause, Answer, 
     return known if known is not None and known.node is not None else None
 
 
+def metadata(
+    client: LogClient, topics: Sequence[str] = ()
+) -> Generator[Call | Pause, Answer, Answer]:
+    """Ask any broker for the brokers and for ``topics``; return its answer."""
+    body = metadata_request([{"name": name} for name in topics])
+    return (yield from ask(client.broker(), "Metadata", METADATA, body))
+
+
 def refresh(client: LogClient, topics: list[str]) -> Talk:
     """Learn the leaders of ``topics`` from any broker; create those that are unknown."""
-    answer = yield from ask(
-        client.broker(),
-        "Metadata",
-        METADATA,
-        {
-            "topics": [{"name": name} for name in topics],
-            "allow_auto_topic_creation": False,
-            "include_topic_authorized_operations": False,
-        },
-    )
+    answer = yield from metadata(client, topics)
     if answer.status != "ok":
         return
     missing = note_leaders(client, answer.response)

@@ -410,9 +410,9 @@ def _layered(name: str, choose: Choose, client: ClientState, timeout_ms: int) ->
         "config_operation": operation,
         "value": None if operation else values[choose(2, "value")],
     }
-    layers = ["", *map(str, _brokers(client))]
-    of_brokers = layers[choose(min(len(layers), 2), "layer")]
-    kind, resource = (BROKER, of_brokers) if step == 2 else (TOPIC, topic)
+    layers = ["", *map(str, _brokers(client)[:1])]
+    layer = layers[choose(len(layers), "layer")]
+    kind, resource = (BROKER, layer) if step == 2 else (TOPIC, topic)
     each = {"resource_type": kind, "resource_name": resource, "configs": [config]}
     return "IncrementalAlterConfigs", 1, {"resources": [each], "validate_only": False}
 
