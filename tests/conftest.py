@@ -23,8 +23,11 @@ TIMED = ("cluster", "browser", "wall_clock")
 
 NICE = os.getpriority(os.PRIO_PROCESS, 0)
 NICER = NICE if BUSY in os.environ else min(NICE + 5, 19)
-"""The nice values of tests that wait for other programs, and of those that only compute. Beside
-busy loops both are the same: the loops would take the share that the others give away."""
+"""The nice values of tests that others give way to, and of those others. Beside busy loops both
+are the same: the loops would take the share that the others give away."""
+
+FULL_SHARE = ("flaky", "spark", "slow")
+"""Markers of tests that others give way to."""
 
 HOSTS = {"five", "namespace_hosts"}
 """Fixtures that bring namespace hosts up."""
@@ -107,11 +110,11 @@ def pytest_runtest_protocol(
 ) -> Generator[None, object, object]:
     """Keep tests with hosts from tests that compare the whole machine before and after.
 
-    The last tests to end are those that wait for other programs, so others give way to them; only
-    root can take a smaller share back.
+    The last tests to end are those that wait for other programs and the slow ones, so others give
+    way to them; only root can take a smaller share back.
     """
     if os.geteuid() == 0:
-        waits = any(item.get_closest_marker(marker) for marker in ("flaky", "spark"))
+        waits = any(item.get_closest_marker(marker) for marker in FULL_SHARE)
         os.setpriority(os.PRIO_PROCESS, 0, NICE if waits else NICER)
     if item.get_closest_marker("cluster") is None:
         return (yield)

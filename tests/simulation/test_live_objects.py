@@ -5,11 +5,15 @@ from __future__ import annotations
 import gc
 import sys
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from kraftwreck.campaigns.campaign import run_seed
+from kraftwreck.harness.simulated.result import SimResult
+from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign
+from kraftwreck.systems.simulators import simulate
 
 pytestmark = pytest.mark.interpreted
 
@@ -48,3 +52,18 @@ def test_a_run_leaves_no_object(workload: str, own: tuple[str, ...]) -> None:
     left = {name: count - before[name] for name, count in live().items()}
     assert {name: count for name, count in left.items() if count >= RUNS} == {}
     assert more < RUNS, "objects that the collector does not see"
+
+
+def test_a_run_begins_when_the_one_before_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its world is a cycle, which the collector would leave for hundreds of runs."""
+    worlds: list[int] = []
+
+    def counted(*arguments: Any, **options: Any) -> SimResult:
+        worlds.append(sum(isinstance(each, World) for each in gc.get_objects()))
+        return simulate(*arguments, **options)
+
+    monkeypatch.setattr("kraftwreck.campaigns.campaign.simulate", counted)
+    campaign = KraftCampaign(workload="metadata", time_limit_s=1)
+    for seed in range(3):
+        run_seed(campaign, seed, keep=False)
+    assert worlds == [0, 0, 0]
