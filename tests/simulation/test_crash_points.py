@@ -136,6 +136,10 @@ def _deletion_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogDirectory, "set_log_start", lambda self, name, offset: None)
 
 
+def _deleted_files_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PartitionFiles, "_unlink", lambda self, paths: None)
+
+
 @pytest.mark.parametrize(
     ("effect", "mistake"),
     [
@@ -145,6 +149,7 @@ def _deletion_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
         (out.RemoveLog(KEY), _start_is_kept),
         (out.RemoveLog(KEY), _id_is_kept),
         (out.DeleteUpTo(KEY, 5), _deletion_is_lost),
+        (out.DeleteUpTo(KEY, 5), _deleted_files_stay),
     ],
 )
 def test_a_wrong_order_or_a_missing_step_is_found(

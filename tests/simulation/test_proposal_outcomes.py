@@ -39,7 +39,9 @@ class Leader:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.failures = Failures()
         self.world: Any = fake(now=0, on_step=[], wires=fake(on_reply=[]))
-        self.host: Any = fake(id=4, life=1, name="b1", requests={})
+        clock = fake(elapsed=lambda since, now: now - since)
+        self.host: Any = fake(id=4, life=1, name="b1", requests={}, clock=clock)
+        self.world.hosts = [None, None, None, self.host]
         self.partition: Any = fake(
             key=KEY,
             leading=True,
@@ -69,16 +71,21 @@ class Leader:
 
         Return the rules that are broken.
         """
-        rpc = self._rpc(asked, correlation)
         self.host.requests.pop(~correlation, None)
-        for told in self.world.wires.on_reply:
-            told(self.host, rpc, None)
+        self.controller_replies(asked, correlation)
         topic_id, number = KEY
         part = {"partition_index": number, "error_code": error}
         topics = [{"topic_id": topic_id, "partitions": [part]}]
         then()
         self.step(ApiResponseReceived(1, correlation, {"error_code": NONE, "topics": topics}))
         return [each.type for each in self.failures.items]
+
+    def controller_replies(self, asked: Proposal, correlation: int = FIRST, sent: int = 0) -> None:
+        """Have the controller answer a request that left at ``sent``."""
+        rpc = self._rpc(asked, correlation)
+        rpc.sent = sent
+        for told in self.world.wires.on_reply:
+            told(self.host, rpc, None)
 
     def step(self, event: Any) -> None:
         for told in self.world.on_step:
@@ -129,6 +136,35 @@ def test_d18_a_proposal_whose_request_was_given_up_is_made_again(leader: Leader)
     leader.proposes(asked)
     leader.partition.with_.proposed.add(KEY)
     assert leader.is_answered(asked, INELIGIBLE_REPLICA, keeps) == []
+
+
+@pytest.mark.parametrize(
+    ("was_sent", "then", "later", "sent_us", "broken"),
+    [
+        (True, "keeps", False, 48_999, ["D18"]),
+        (True, "keeps", False, 49_000, []),
+        (True, "keeps", False, -1, []),
+        (False, "keeps", False, 0, []),
+        (True, "keeps", True, 0, []),
+        (True, "gives up", False, 0, ["D18"]),
+    ],
+)
+def test_d18_a_leader_pauses_before_it_repeats_a_proposal(
+    leader: Leader, was_sent: bool, then: str, later: bool, sent_us: int, broken: list[str]
+) -> None:
+    """A request that was given up, or replaced by a later one, is followed by another at any time;
+    the first one may arrive twice. A proposal that ended may be made again at once; here its end
+    is the mistake."""
+    asked = proposal(1, 2, 3)
+    leader.world.now = 7
+    if not was_sent:
+        leader.partition.with_.proposed.add(KEY)
+    leader.proposes(asked)
+    if later:
+        leader.sends(asked, SECOND)
+    leader.is_answered(asked, INVALID_UPDATE_VERSION, keeps if then == "keeps" else leader.gives_up)
+    leader.controller_replies(asked, sent=7 + sent_us)
+    assert [each.type for each in leader.failures.items] == broken
 
 
 @pytest.mark.parametrize("over", [True, False])

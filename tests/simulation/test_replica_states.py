@@ -102,6 +102,11 @@ def test_a_loss_of_power_leaves_the_batches_that_are_whole_on_the_platter(
     assert _on_platter(states.disk, KEY, RecordLog(0, [FIRST, SECOND])) == there
 
 
+def test_a_loss_of_power_leaves_nothing_of_a_log_without_files(states: States) -> None:
+    states.disk.files.names = lambda folder: []
+    assert _on_platter(states.disk, KEY, RecordLog(4, [SECOND])) == 4
+
+
 @pytest.mark.parametrize(
     ("durable", "size", "broken"),
     [(4, 1, []), (5, 1, ["D1"]), (5, UNLIMITED, [])],

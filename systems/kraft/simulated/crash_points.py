@@ -30,6 +30,7 @@ from kraftwreck.nodes.log.partition.checkpoints import (
     LOG_STARTS,
     RECOVERY_POINTS,
 )
+from kraftwreck.nodes.log.partition.names import DELETED
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.events import LogOpened, SegmentClosed
@@ -91,10 +92,10 @@ class Copies:
     """Copies of the files of one partition; ``name`` is the name of its topic."""
 
     def __init__(self, files: Filesystem, name: str, key: PartitionKey) -> None:
-        folder = ROOT / f"{name}-{key[1]}"
+        self._folder = ROOT / f"{name}-{key[1]}"
         # A checkpoint is renamed from its temporary file, perhaps not durably yet.
         checkpoints = (*_CHECKPOINTS, *(f"{each}{TEMPORARY_SUFFIX}" for each in _CHECKPOINTS))
-        self._folders: dict[Path, tuple[str, ...] | None] = {ROOT: checkpoints, folder: None}
+        self._folders: dict[Path, tuple[str, ...] | None] = {ROOT: checkpoints, self._folder: None}
         self._form = files.copy_of(self._folders)
         self._name = name
         self.key = key
@@ -123,6 +124,10 @@ class Copies:
             events = logs.carry_out(data.OpenLog(key or self.key))
         assert isinstance(events[0], LogOpened)
         return logs
+
+    def deleted(self, files: Filesystem) -> list[str]:
+        """Return the files that are renamed for deletion."""
+        return sorted(each for each in files.names(self._folder) if each.endswith(DELETED))
 
     def content(
         self, files: Filesystem, key: PartitionKey | None = None, *, orderly: bool = False
@@ -154,8 +159,9 @@ class CrashPoints:
         "AnyCrashPoint",
         "A process may die after any change of files in a cut, a deletion, a new beginning or the "
         "removal of a log, also with the power of its host. A start then finds a part of the log "
-        "without a gap, and what the operation was to keep. Once it has ended it is durable. After "
-        "a stop in good order no loss of power takes anything.",
+        "without a gap, and what the operation was to keep. Once it has ended it is durable, and "
+        "no file stays that was renamed for deletion. After a stop in good order no loss of power "
+        "takes anything.",
         simulated=True,
     )
     def _on_write(self, host: Host, effect: Any) -> None:
@@ -235,6 +241,9 @@ def found(copies: Copies, effect: Any, seed: int) -> Iterator[str]:
             logs = copies.open(files)
             with _code_of_nodes():
                 logs.carry_out(effect)
+            left = copies.deleted(files)
+            if left:
+                yield f"it leaves {', '.join(left)}"
             after = copies.content(files)
     except RefusedError as error:
         yield f"after a start it is impossible: {error}"

@@ -2,7 +2,8 @@
 
 Until it knows the outcome of a proposal, a leader counts the members of both ISRs (KIP-497). So it
 may not take an answer to an earlier request, or to another proposal, for the one that it waits for.
-And once a proposal is refused, it must be able to propose again.
+And once a proposal is refused, it must be able to propose again. It repeats a proposal that an
+answer did not decide after a pause.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from kraftwreck.systems.kraft.simulated.record_logs import name_of, replicas_on
 NOT_MADE: Final = (INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED)
 """Errors of a proposal that was not made, and that was based on the newest state."""
 ALTER: Final = "AlterPartition"
+PAUSE_US: Final = 49_000
+"""The least pause: a broker asks again after 50 ms, and reads its clock in whole microseconds."""
 UNKNOWN: Final = -1
 """The broker epoch of a follower that did not name one."""
 
@@ -34,11 +37,15 @@ Asked = tuple[int, int, tuple[int, ...]]
 
 
 class _Waiting(NamedTuple):
-    """A proposal that a leader waits for, and the epochs of the partition that it knows."""
+    """A proposal that a leader waits for, and the epochs of the partition that it knows.
+
+    ``is_sent``: the proposal is in the request in flight.
+    """
 
     proposal: Proposal
     leader_epoch: int
     partition_epoch: int
+    is_sent: bool
 
 
 class ProposalOutcomes:
@@ -51,6 +58,9 @@ class ProposalOutcomes:
         """By broker, its life and correlation: the proposals of requests that were answered."""
         self._waiting: dict[tuple[int, int], dict[PartitionKey, _Waiting]] = {}
         """By broker and its life: the proposals after its last step."""
+        self._undecided: dict[tuple[int, int], dict[PartitionKey, tuple[Asked, int]]] = {}
+        """By broker and its life: the proposals that the last answer about them did not decide, and
+        when it came."""
         self._peers: dict[tuple[int, int], Mapping[int, Peer]] = {}
         """By broker and its life: the brokers that it knew after its last step. A step may take
         newer metadata after it has proposed an ISR."""
@@ -60,7 +70,7 @@ class ProposalOutcomes:
     def _on_reply(self, host: Host, rpc: Rpc, effect: Any) -> None:
         message = rpc.message
         if isinstance(message, ApiMessage) and message.api == ALTER:
-            self._asked[rpc.source, rpc.source_life, rpc.correlation] = {
+            asked = {
                 (topic["topic_id"], part["partition_index"]): (
                     part["leader_epoch"],
                     part["partition_epoch"],
@@ -69,6 +79,8 @@ class ProposalOutcomes:
                 for topic in message.body["topics"]
                 for part in topic["partitions"]
             }
+            self._asked[rpc.source, rpc.source_life, rpc.correlation] = asked
+            self._judge_pause(rpc, asked)
 
     def _on_step(self, host: Host, event: Any) -> None:
         replicas = replicas_on(host)
@@ -78,17 +90,22 @@ class ProposalOutcomes:
         before = self._waiting.get(process, {})
         errors: dict[PartitionKey, int] = {}
         asked: dict[PartitionKey, Asked] = {}
+        is_current = False
         if type(event) is ApiResponseReceived:
             asked = self._asked.pop((*process, event.correlation), {})
-            errors = _errors(event.body) if asked else {}
-            if errors and self._asked_again(host, event.correlation):
-                errors = {}
+            is_current = bool(asked) and not self._asked_again(host, event.correlation)
+            errors = _errors(event.body) if is_current else {}
         for key, waiting in before.items():
             partition = replicas.get(key)
             if partition is not None:
                 own = asked.get(key) == _asked(waiting.proposal)
                 error = errors.get(key) if own else None
                 self._judge(host, partition, waiting, error)
+                pending = partition.in_sync.pending
+                waits = pending is not None and pending.proposal is waiting.proposal
+                if own and is_current and waiting.is_sent and waits:
+                    undecided = self._undecided.setdefault(process, {})
+                    undecided[key] = _asked(waiting.proposal), self._world.now
         for key, partition in replicas.items():
             pending = partition.in_sync.pending
             known = before.get(key)
@@ -100,6 +117,7 @@ class ProposalOutcomes:
                 partition.in_sync.pending.proposal,
                 partition.assignment.leader_epoch,
                 partition.assignment.partition_epoch,
+                key not in partition.with_.proposed,
             )
             for key, partition in replicas.items()
             if partition.in_sync.pending is not None
@@ -136,6 +154,22 @@ class ProposalOutcomes:
             f"{host.name} leads {name_of(partition.key)}, and "
             + why.format(_members(waiting.proposal)),
         )
+
+    def _judge_pause(self, rpc: Rpc, asked: Mapping[PartitionKey, Asked]) -> None:
+        """D18: a leader pauses before it repeats a proposal that an answer did not decide."""
+        source = self._world.hosts[rpc.source - 1]
+        undecided = self._undecided.get((rpc.source, rpc.source_life), {})
+        for key, proposed in asked.items():
+            before, at = undecided.get(key, (None, 0))
+            if before != proposed or rpc.sent < at:
+                continue  # A request may arrive twice.
+            if source.clock.elapsed(at, rpc.sent) < PAUSE_US:
+                self._failures.add(
+                    "D18",
+                    self._world.now,
+                    f"{source.name} leads {name_of(key)}, and proposes the ISR {list(proposed[2])}"
+                    " again at once after an answer that did not decide it",
+                )
 
     def _judge_need(self, host: Host, partition: Partition, proposal: Proposal) -> None:
         """D18: a leader proposes a change, or that its partition has recovered. It adds no other

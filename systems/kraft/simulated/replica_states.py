@@ -356,6 +356,8 @@ def _on_platter(disk: DataDisk, key: PartitionKey, log: RecordLog, since: int = 
     known to stay."""
     folder = ROOT / f"{disk.name_of(key[0])}-{key[1]}"
     bases = segment_offsets(disk.files.names(folder))
+    if not bases:
+        return log.start  # Somebody has removed the files.
     for base, after in zip(bases, [*bases[1:], log.end], strict=True):
         if after <= since:
             continue
