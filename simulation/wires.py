@@ -27,10 +27,11 @@ from kraftwreck.simulation.timeline import NET, TIMER, Timeline
 class Wires:
     """Carries messages between ``hosts``; ``deliver`` hands an event to a node.
 
-    ``calls`` are those of clients. ``on_send`` is called with each :class:`Send` of a node,
-    ``on_reply`` with each answer to another node as the answering node means it, and
-    ``on_client_reply`` with each answer to a client. A host's open requests are known by
-    correlation id; a binding with requests of another kind keys those by its complement.
+    ``calls`` are those of clients. ``on_send`` is called with each :class:`Send` of a node, and
+    ``on_ask`` with each request that is on its way. ``on_reply`` is called with each answer to
+    another node as the answering node means it, and ``on_client_reply`` with each answer to a
+    client. A host's open requests are known by correlation id; a binding with requests of another
+    kind keys those by its complement.
     ``flips`` is the chance, in per mille, that a message which can be damaged arrives damaged.
     """
 
@@ -47,6 +48,7 @@ class Wires:
         self.disturbances = Disturbances(self.network, binding)
         self.calls = Calls(time, hosts, deliver, self._token, binding)
         self.on_send: list[Callable[[Host, Send], None]] = []
+        self.on_ask: list[Callable[[Host, Rpc], None]] = []
         self.on_reply: list[Callable[[Host, Rpc, Any], None]] = []
         self.on_client_reply: list[Callable[[Host, ClientCall, Any], None]] = []
         self._time = time
@@ -100,6 +102,8 @@ class Wires:
         life = host.life
         rpc = Rpc(source, life, to, target.life, named, correlation, message, now, key)
         host.requests[key] = rpc
+        for told in self.on_ask:
+            told(host, rpc)
         if not host.sweep:
             host.sweep = True
             time.schedule(now + self._knobs.request_timeout, "sweep", host, life)

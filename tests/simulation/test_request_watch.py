@@ -354,11 +354,16 @@ def test_time_between_two_processes_does_not_count(run: Follower) -> None:
 
 
 @pytest.mark.parametrize(("told", "right"), [((1, 3), True), ((1,), False), ((), False)])
+@pytest.mark.parametrize("restarts", [False, True])
 def test_a_resigning_leader_informs_all_voters(
-    run: Follower, told: tuple[int, ...], right: bool
+    run: Follower, told: tuple[int, ...], right: bool, restarts: bool
 ) -> None:
-    run.trace(SELF, "state", "resigned", detail={"from": "leader"})
-    run.trace(SELF, "resign", "resigned", detail={"reason": "shutdown"})
+    """So does a leader that was killed and starts again: it resigns with that."""
+    if restarts:
+        run.trace(SELF, "start", "resigned")
+    else:
+        run.trace(SELF, "state", "resigned", detail={"from": "leader"})
+        run.trace(SELF, "resign", "resigned", detail={"reason": "shutdown"})
     for voter in told:
         run.asks(voter, EndQuorumEpochRequest(None, SELF, 1, ()))
     run.at(1.6).trace(SELF, "state", "unattached", detail={"from": "resigned"})

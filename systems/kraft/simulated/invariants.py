@@ -45,6 +45,7 @@ from kraftwreck.systems.kraft.simulated.divergence_watch import DivergenceWatch
 from kraftwreck.systems.kraft.simulated.durable_logs import DurableLogs
 from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
 from kraftwreck.systems.kraft.simulated.fetch_rehearsal import wrong_fetches
+from kraftwreck.systems.kraft.simulated.handover_watch import HandoverWatch
 from kraftwreck.systems.kraft.simulated.history_watch import HistoryWatch
 from kraftwreck.systems.kraft.simulated.invented_fetches import InventedFetches
 from kraftwreck.systems.kraft.simulated.leader_counts import LeaderCounts
@@ -108,6 +109,7 @@ class Invariants:
         self.announcements = AnnouncementWatch(world, self.failures, self.voters)
         self.counts = LeaderCounts(world, self.failures, self.voters)
         DivergenceWatch(world, self.failures)
+        HandoverWatch(world, self.failures)
         HistoryWatch(world, self.failures)
         InventedFetches(world, self.failures)
         SessionWatch(world, self.failures)

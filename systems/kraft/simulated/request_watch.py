@@ -97,9 +97,7 @@ class RequestWatch:
     # --- events ---------------------------------------------------------------------------
 
     def _on_trace(self, host: Host, event: TraceEvent) -> None:
-        if event.kind == "resign":
-            self._asking[host.id].untold = set(self._voters.of(host.name)) - {host.id}
-        elif event.kind == "state":
+        if event.kind == "state":
             before = event.detail.get("from", "")
             if event.state == "prospective" and before == "follower":
                 self._judge_haste(host, event)
@@ -107,6 +105,8 @@ class RequestWatch:
             self._judge_quiet(host, before, event)
         if event.kind in ("state", "start"):
             self._asking[host.id] = _Asking(quiet=self._world.now)
+        if event.kind == "resign" or (event.kind == "start" and event.state == "resigned"):
+            self._asking[host.id].untold = set(self._voters.of(host.name)) - {host.id}
 
     def _on_send(self, host: Host, effect: Send) -> None:
         asking, last = self._asking[host.id], host.last_trace
