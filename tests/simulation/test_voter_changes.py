@@ -10,7 +10,7 @@ from kraftwreck.harness.capabilities import MemberChange
 from kraftwreck.harness.client import Answer, Call
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.protocol import errors
-from kraftwreck.systems.kraft.faults.voter_changes import Members, Pause, carry_out
+from kraftwreck.systems.kraft.faults.voter_changes import HASTY, Members, Pause, carry_out
 
 IDS = {"n1": 1, "n2": 2, "n3": 3}
 OLD, NEW = b"o" * 16, b"n" * 16
@@ -39,11 +39,14 @@ class Quorum:
         self.asked.append(f"{call.request.api} {call.request.body['voter_id']}")
         assert call.node == self.leader
         failure = self.failing.pop(0) if self.failing else errors.NONE
+        adds = call.request.api == "AddRaftVoter"
+        if failure == errors.NONE and adds and call.request.body["voter_id"] in self.voters:
+            failure = errors.DUPLICATE_VOTER
         if isinstance(failure, str):
             return Answer("lost", {}, failure)
         if failure == errors.NONE:
             node, disk = call.request.body["voter_id"], call.request.body["voter_directory_id"]
-            if call.request.api == "AddRaftVoter":
+            if adds:
                 self.voters[node] = disk
             else:
                 assert self.voters.pop(node) == disk
@@ -106,10 +109,24 @@ def test_voter_changes_already_in_force_are_not_requested() -> None:
 
 
 def test_a_node_with_a_new_disk_takes_the_place_of_its_old_self() -> None:
+    """At first it is added beside its old disk, until the quorum refuses that."""
     quorum = Quorum({1: OLD, 2: OLD, 3: OLD})
+    quorum.failing = [errors.REQUEST_TIMED_OUT]
     assert quorum.run("add", "n3", NEW).result == "done"
-    assert quorum.asked == ["RemoveRaftVoter 3", "AddRaftVoter 3"]
+    assert quorum.asked == [
+        "AddRaftVoter 3",
+        "AddRaftVoter 3",
+        "RemoveRaftVoter 3",
+        "AddRaftVoter 3",
+    ]
     assert quorum.voters[3] == NEW
+
+
+def test_an_old_disk_is_removed_although_the_quorum_refuses_nothing_clearly() -> None:
+    quorum = Quorum({1: OLD, 2: OLD, 3: OLD})
+    quorum.failing = [errors.REQUEST_TIMED_OUT] * HASTY
+    assert quorum.run("add", "n3", NEW).result == "done"
+    assert quorum.asked == [*["AddRaftVoter 3"] * HASTY, "RemoveRaftVoter 3", "AddRaftVoter 3"]
 
 
 def test_after_errors_and_lost_answers_it_looks_and_asks_again() -> None:

@@ -129,8 +129,12 @@ def _changed(message: Message, standing: Standing, cluster_id: str | None) -> st
 def _done(api: str, voter: tuple[int, str], sets: list[VoterSet], request: Any) -> bool:
     """Whether only this voter came or went during the request; the last voter stays."""
     if api == ADD:
-        return any(after - before == {voter} for before, after in pairwise(sets))
-    return any(after and before - after == {voter} for before, after in pairwise(sets))
+        return any(
+            before <= after and after - before == {voter} for before, after in pairwise(sets)
+        )
+    return any(
+        after and after <= before and before - after == {voter} for before, after in pairwise(sets)
+    )
 
 
 def _described(

@@ -29,6 +29,9 @@ PAUSE_MS: Final = 300
 FEWEST_VOTERS: Final = 2
 """A removal that would leave fewer voters is refused: a single voter is not worth testing."""
 
+HASTY: Final = 10
+"""How often a new disk is added beside the old one at most, until the quorum refuses that."""
+
 _QUESTION: Final = {
     "topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
 }
@@ -115,7 +118,8 @@ def carry_out(
         if view is None:
             yield Pause()
             continue
-        step = _next_step(change, node_id, view, members)
+        hasty = done.attempts < HASTY and errors.DUPLICATE_VOTER not in done.errors
+        step = _next_step(change, node_id, view, members, hasty=hasty)
         if step == "done":
             if seen is None or (seen.node, seen.epoch) != (view.node, view.epoch):
                 seen = view
@@ -161,8 +165,10 @@ def _hurry(
 
 
 def _next_step(
-    change: MemberChange, node_id: int, view: _View, members: Members
+    change: MemberChange, node_id: int, view: _View, members: Members, *, hasty: bool = False
 ) -> Call | Literal["done", "refuse"]:
+    """Return the next request. A ``hasty`` operator adds a node's new disk while the old one still
+    votes, which a quorum refuses (DUPLICATE_VOTER): two replicas cannot change at once."""
     voting = view.voters.get(node_id)
     if change.action == "remove":
         if voting is None:
@@ -173,7 +179,7 @@ def _next_step(
     present = members.directory(change.node)
     if voting == present:
         return "done"
-    if voting is not None:
+    if voting is not None and not hasty:
         return _remove(view.node, node_id, voting, members)
     return _add(view.node, change.node, present, members)
 

@@ -26,7 +26,7 @@ from kraftwreck.nodes.consensus.kraft.messages import (
 from kraftwreck.nodes.protocol import errors
 from tests.checkers.breaks import findings
 
-DISKS = {1: b"\x11" * 16, 2: b"\x22" * 16, 3: b"\x33" * 16}
+DISKS = {1: b"\x11" * 16, 2: b"\x22" * 16, 3: b"\x33" * 16, 4: b"\x44" * 16}
 FENCED, UNKNOWN = errors.FENCED_LEADER_EPOCH, errors.UNKNOWN_LEADER_EPOCH
 NOT_LEADER = errors.NOT_LEADER_OR_FOLLOWER
 MakeRun = Callable[..., Any]
@@ -220,6 +220,7 @@ def remove(capture: Capture, quorum: Any, voter: int, error: int, *left: int, **
     [
         (3, errors.NONE, (1, 2), True),
         (3, errors.NONE, (1, 3), False),
+        (3, errors.NONE, (1, 2, 4), False),
         (3, errors.NONE, (), False),
         (3, errors.VOTER_NOT_FOUND, (), False),
         (3, errors.INVALID_REQUEST, (), False),
@@ -298,6 +299,24 @@ def test_c22_a_voter_is_not_added_again(
     endpoint = ("CONTROLLER", Endpoint("n3", 9093))
     request = AddRaftVoterRequest(None, 1000, 3, DISKS[3], (endpoint,))
     ask(capture, quorum, 3, 1, request, VoterChangeResponse(error))
+    assert found(make_run(None, quorum, capture=capture), "C22") == ([] if right else ["C22"])
+
+
+@pytest.mark.parametrize(("after", "right"), [((1, 2, 3), True), ((1, 3), False), ((1, 2), False)])
+def test_c22_just_the_voter_that_is_named_is_added(
+    quorum: Any, capture: Capture, make_run: MakeRun, after: tuple[int, ...], right: bool
+) -> None:
+    """Two replicas cannot change at once, such as the old disk of a node and its new one."""
+    quorum.one_epoch()
+    count(quorum, 1, 2)
+    sent = now(quorum)
+    count(quorum, *after)
+    quorum.time += 0.1
+    endpoint = {"name": "CONTROLLER", "host": "n3", "port": 9093}
+    asked = {"cluster_id": None, "voter_id": 3, "voter_directory_id": DISKS[3],
+             "listeners": [endpoint]}  # fmt: skip
+    body = {"error_code": errors.NONE}
+    capture.api(now(quorum), -1, 1, "AddRaftVoter", asked, body, sent)
     assert found(make_run(None, quorum, capture=capture), "C22") == ([] if right else ["C22"])
 
 
