@@ -66,7 +66,9 @@ class Departures:
         if not answer["should_shut_down"]:
             return self._kept(exchange) if body["want_shut_down"] else None
         # A broker that was active is judged only if its session cannot have ended meanwhile, also
-        # by a controller's clock that runs fast.
+        # by a controller's clock that runs fast. All sessions begin when a controller takes over.
+        claims = [claim.time for claim in self._claims(message.replier)]
+        before = max([before, *(time for time in claims if time <= message.sent)])
         after, name = self._evidence.after, self._evidence.name(message.replier)
         alive = before >= 0 and message.sent < after(name, before, self._session * 3 // 5)
         in_time = message.time < after(name, message.sent, self._session // 5)

@@ -82,6 +82,18 @@ def test_a_broker_may_shut_down_once_all_active_brokers_have_caught_up(
     assert bool(found) != right
 
 
+@pytest.mark.parametrize(("waits", "right"), [(0.1, False), (30, True)])
+def test_the_first_heartbeat_to_a_controller_that_took_over_is_judged(
+    shutdown: Shutdown, wrong: Callable[[], list[str]], waits: float, right: bool
+) -> None:
+    """All sessions begin with its claim. Long after it, that of the broker may have ended."""
+    began = shutdown.begin()
+    shutdown.cluster.time += waits
+    shutdown.beat(2, began + 1, stop=True, go=True)
+    found = wrong()
+    assert any("has applied at most" in text for text in found) != right
+
+
 def test_an_inactive_broker_need_not_catch_up(
     shutdown: Shutdown, wrong: Callable[[], list[str]]
 ) -> None:
