@@ -10,7 +10,7 @@ import pytest
 from kraftwreck.checkers.kraft.limits import STEPS_US
 from kraftwreck.nodes.metadata.image_values import BROKER, TOPIC
 from kraftwreck.nodes.replication.effects import ShapeLog
-from kraftwreck.nodes.replication.events import Assignment, LogOpened, Settings
+from kraftwreck.nodes.replication.events import Assignment, LogOpened, Peer, Settings
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.systems.kraft.simulated import assignment_watch
 from kraftwreck.systems.kraft.simulated.assignment_watch import (
@@ -140,9 +140,10 @@ def test_a_log_that_is_opened_again_needs_its_configs_again(
     monkeypatch.setattr(assignment_watch, "_difference", difference)
     monkeypatch.setattr(assignment_watch, "Node", SimpleNamespace)
     world: Any = SimpleNamespace(now=0, on_emit=[], on_caused=[], on_disk=[])
-    core = SimpleNamespace(partitions={KEY: SimpleNamespace(log=object())})
+    replica = SimpleNamespace(log=object(), with_=SimpleNamespace(peers={}))
+    core = SimpleNamespace(partitions={KEY: replica})
     data = SimpleNamespace(replicas=object(), core=core)
-    image = SimpleNamespace(stable=SimpleNamespace(last_offset=9))
+    image = SimpleNamespace(stable=SimpleNamespace(last_offset=9, brokers={}))
     node = SimpleNamespace(image=image, broker=SimpleNamespace(data=data))
     host: Any = SimpleNamespace(id=4, life=1, name="b4", node=node)
     AssignmentWatch(world, Failures())
@@ -173,4 +174,45 @@ def test_a_broker_has_a_second_to_act_on_its_metadata(
     AssignmentWatch(world, failures)
     for world.now in (0, STEPS_US + late_us):
         world.on_emit[0](host)
+    assert [failure.type for failure in failures.items] == broken
+
+
+@pytest.mark.parametrize(
+    ("peer", "fenced", "stopping", "stopped", "broken"),
+    [
+        (Peer(7, True), False, False, False, []),
+        (Peer(7, True), True, False, False, ["D17"]),
+        (Peer(7, True), False, True, False, ["D17"]),
+        (Peer(7, False), True, False, False, []),
+        (Peer(7, False), False, True, False, []),
+        (Peer(7, False), False, False, False, ["D17"]),
+        (Peer(6, True), False, False, False, ["D17"]),
+        (None, False, False, False, ["D17"]),
+        (None, False, False, True, []),
+    ],
+)
+def test_a_broker_knows_at_once_which_brokers_may_be_in_isrs(
+    peer: Peer | None,
+    fenced: bool,
+    stopping: bool,
+    stopped: bool,
+    broken: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Broker 5 has epoch 7. A process that has stopped takes in nothing."""
+    monkeypatch.setattr(assignment_watch, "_difference", lambda *_: "")
+    monkeypatch.setattr(assignment_watch, "Node", SimpleNamespace)
+    failures = Failures()
+    world: Any = SimpleNamespace(now=0, on_emit=[], on_caused=[], on_disk=[])
+    peers = {} if peer is None else {5: peer}
+    replica = SimpleNamespace(log=None, with_=SimpleNamespace(peers=peers))
+    core = SimpleNamespace(partitions={KEY: replica})
+    data = SimpleNamespace(replicas=object(), core=core)
+    registered = SimpleNamespace(epoch=7, fenced=fenced, in_controlled_shutdown=stopping)
+    stable = SimpleNamespace(last_offset=9, brokers={5: registered})
+    broker = SimpleNamespace(data=data, stopped=stopped)
+    node = SimpleNamespace(image=SimpleNamespace(stable=stable), broker=broker)
+    host: Any = SimpleNamespace(id=4, life=1, name="b4", node=node)
+    AssignmentWatch(world, failures)
+    world.on_emit[0](host)
     assert [failure.type for failure in failures.items] == broken

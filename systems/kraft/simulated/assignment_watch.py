@@ -1,9 +1,11 @@
 """Watches whether the data plane of a broker does what its metadata says (D17).
 
 Within a second it has the replicas that the broker's image gives it, and no others: with their
-roles, ISRs and settings, and with the registered brokers. A config of a topic precedes that of the
-broker, which precedes that of all brokers. The configs of segments must have reached the log since
-it was opened. A leader may be ahead by the ISRs that the controller has told it.
+roles, ISRs and settings. At once it has the brokers that are registered, with their epochs, and
+which of them may be in ISRs: those that are neither fenced nor stopping. A config of a topic
+precedes that of the broker, which precedes that of all brokers. The configs of segments must have
+reached the log since it was opened. A leader may be ahead by the ISRs that the controller has told
+it.
 """
 
 from __future__ import annotations
@@ -87,6 +89,11 @@ class AssignmentWatch:
             for key, each in replicas.items()
             if each.log is not None
         }
+        wrong = _other_brokers(image, replicas)
+        if wrong and not node.broker.stopped:
+            self._judged[host.id] = place
+            self._failures.add("D17", self._world.now, f"{host.name} {wrong}")
+            return
         wrong = _difference(host.id, image, replicas, shapes)
         if not wrong:
             self._judged[host.id] = place
@@ -98,6 +105,28 @@ class AssignmentWatch:
         elif host.waited(known[1], self._world.now, STEPS_US) > 0:
             self._judged[host.id] = place
             self._failures.add("D17", self._world.now, f"{host.name} {wrong}")
+
+
+def _other_brokers(image: ImageView, replicas: Mapping[PartitionKey, Partition]) -> str:
+    """Return how the brokers that ``replicas`` know differ from those of the image, with their
+    epochs and whether they may be in ISRs; "" if they do not.
+
+    A process takes them in with the step that changes its image.
+    """
+    right: Mapping[int, Peer] | None = None
+    for partition in replicas.values():
+        peers = partition.with_.peers
+        if peers is right:
+            continue
+        known = {broker: (peer.epoch, peer.eligible) for broker, peer in peers.items()}
+        given = {
+            broker: (each.epoch, not (each.fenced or each.in_controlled_shutdown))
+            for broker, each in image.brokers.items()
+        }
+        if known != given:
+            return f"acts on the brokers {known}, its metadata has {given}"
+        right = peers
+    return ""
 
 
 def _difference(
@@ -114,15 +143,10 @@ def _difference(
     for key in sorted(mine.keys() ^ replicas.keys()):
         has = "has no" if key in mine else "still has a"
         return f"{has} replica of {name_of(key)}"
-    peers = {
-        broker: (each.epoch, not (each.fenced or each.in_controlled_shutdown))
-        for broker, each in image.brokers.items()
-    }
     configs = image.configs
     brokers = {**configs.get((BROKER, ""), {}), **configs.get((BROKER, str(own)), {})}
     by_topic: dict[bytes, Configured] = {}
     by_configs: dict[tuple[tuple[str, str], ...], Configured] = {}
-    right_peers: Mapping[int, Peer] | None = None
     for key, partition in replicas.items():
         given, at = mine[key], partition.assignment
         told = (given.leader_epoch, given.leader, given.replicas, given.isr)
@@ -136,14 +160,6 @@ def _difference(
         if partition.leading and partition.recovering != at.recovering:
             state = "recovering" if partition.recovering else "recovered"
             return f"acts on {name_of(key)} as {state}, which its metadata contradicts"
-        if partition.with_.peers is not right_peers:
-            known = {
-                broker: (peer.epoch, peer.eligible)
-                for broker, peer in partition.with_.peers.items()
-            }
-            if known != peers:
-                return f"acts on the brokers {known}, its metadata has {peers}"
-            right_peers = partition.with_.peers
         if key[0] not in by_topic:
             own_configs = configs.get((TOPIC, image.names[key[0]]), {})
             same = tuple(own_configs.items())

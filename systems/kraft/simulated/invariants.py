@@ -44,15 +44,19 @@ from kraftwreck.systems.kraft.simulated.deletion_watch import DeletionWatch
 from kraftwreck.systems.kraft.simulated.divergence_watch import DivergenceWatch
 from kraftwreck.systems.kraft.simulated.durable_logs import DurableLogs
 from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
+from kraftwreck.systems.kraft.simulated.fetch_backoff import FetchBackoff
 from kraftwreck.systems.kraft.simulated.fetch_rehearsal import wrong_fetches
+from kraftwreck.systems.kraft.simulated.fetch_sizes import FetchSizes
 from kraftwreck.systems.kraft.simulated.handover_watch import HandoverWatch
 from kraftwreck.systems.kraft.simulated.history_watch import HistoryWatch
 from kraftwreck.systems.kraft.simulated.invented_fetches import InventedFetches
 from kraftwreck.systems.kraft.simulated.leader_counts import LeaderCounts
+from kraftwreck.systems.kraft.simulated.leader_hints import LeaderHints
 from kraftwreck.systems.kraft.simulated.leader_rehearsal import LeaderRehearsal
 from kraftwreck.systems.kraft.simulated.lookup_rehearsal import LookupRehearsal
 from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
+from kraftwreck.systems.kraft.simulated.producer_memory import ProducerMemory
 from kraftwreck.systems.kraft.simulated.progress_watch import ProgressWatch
 from kraftwreck.systems.kraft.simulated.proposal_outcomes import ProposalOutcomes
 from kraftwreck.systems.kraft.simulated.proposal_watch import ProposalWatch
@@ -145,8 +149,12 @@ class Invariants:
         CrashPoints(world, self.failures)
         CutRehearsal(world, self.failures, self.records.logs)
         DeletionWatch(world, self.failures, self.records)
+        FetchBackoff(world, self.failures)
+        FetchSizes(world, self.failures)
+        LeaderHints(world, self.failures)
         LeaderRehearsal(world, self.failures, wrong_fetches, wrong_sequences)
         LookupRehearsal(world, self.failures, self.records.logs)
+        ProducerMemory(world, self.failures, self.records.logs)
         ProgressWatch(world, self.failures, self.records)
         ProposalWatch(world, self.failures)
         ProposalOutcomes(world, self.failures)

@@ -28,7 +28,8 @@ class RecordLog:
 
     The replica knows the producers of records from ``began`` on. ``had`` is the furthest end that
     it had before a loss, 0 if there was none. ``removed`` is where an earlier replica of the host
-    ended when it was removed.
+    ended when it was removed. ``interrupted``: an operation on it was, or failed, before it was
+    opened.
     """
 
     start: int = 0
@@ -38,6 +39,7 @@ class RecordLog:
     had: int = 0
     removed: int = 0
     began: int = 0
+    interrupted: bool = False
 
     @property
     def end(self) -> int:
@@ -150,9 +152,9 @@ class RecordLogs:
         opened = RecordLog(start, kept, losses=disk.losses, began=start)
         opened.removed = self._removed.get((host.id, key), 0)
         self._logs[host.id, key] = opened
-        uncertain = key in disk.interrupted
+        opened.interrupted = key in disk.interrupted
         disk.interrupted.discard(key)
-        if uncertain:
+        if opened.interrupted:
             return
         if known is None:
             if kept:
