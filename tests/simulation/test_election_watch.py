@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.nodes.consensus.effects import Reply, ResponseReceived
+from kraftwreck.nodes.consensus.effects import Reply, ResponseReceived, Send
+from kraftwreck.nodes.consensus.kraft.leader import Leader, Progress
 from kraftwreck.nodes.consensus.kraft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -416,3 +417,52 @@ def test_a_vote_forgets_the_answers_to_pre_votes(
     run.host(2).node = node
     run.trace(2, "grant", "prospective", detail={**GRANT, "pre": False})
     assert ("F6" in run.found) is not right
+
+
+A, B = bytes([1]) * 16, bytes([3]) * 16
+
+
+def resigns(run: Watched, *successors: tuple[int, bytes], first: int = 7, third: int = 6) -> None:
+    """Let n2, which leads, resign; its memory says how far the other voters have fetched."""
+    leader = Leader.__new__(Leader)
+    leader.voters = {
+        1: Progress(first, A),
+        2: Progress(),
+        3: Progress(third, B),
+    }
+    node = Node.__new__(Node)
+    node.replica = SimpleNamespace(state=leader)  # type: ignore[assignment]
+    run.host(2).node = node
+    becomes(run, 0, "candidate", "leader")
+    becomes(run, 1, "leader", "resigned")
+    message = EndQuorumEpochRequest(None, 2, 1, successors)
+    for told in run.world.wires.on_send:
+        told(run.host(2), Send(1, 1, message))
+
+
+def test_successors_with_more_of_the_log_come_first(run: Watched) -> None:
+    resigns(run, (1, A), (3, B))
+    assert stood_late(run) == []
+
+
+def test_successors_with_as_much_of_the_log_have_any_order(run: Watched) -> None:
+    resigns(run, (3, B), (1, A), first=6)
+    assert stood_late(run) == []
+
+
+def test_a_successor_with_one_record_less_does_not_come_first(run: Watched) -> None:
+    resigns(run, (3, B), (1, A))
+    assert stood_late(run) == ["F4"]
+
+
+def test_no_successor_is_a_node_that_was_no_voter(run: Watched) -> None:
+    resigns(run, (1, A), (3, A))
+    assert stood_late(run) == ["F4"]
+
+
+def test_a_leader_that_restarts_as_resigned_remembers_no_fetches(run: Watched) -> None:
+    resigns(run, (1, A), (3, B))
+    run.trace(2, "start", "resigned")
+    for told in run.world.wires.on_send:
+        told(run.host(2), Send(1, 1, EndQuorumEpochRequest(None, 2, 1, ((3, B), (1, A)))))
+    assert stood_late(run) == []

@@ -16,6 +16,9 @@ gives up its own pre-votes once a majority is out of reach or an election timeou
 A vote gives its candidate the voter's election timeout (Raft, section 5.2): a voter that stood at
 once would disturb the election that it has just supported. Pre-votes that it got before count no
 longer (F6).
+
+A leader that resigns orders its successors by what they have fetched, so that the voter with the
+longest log stands first (KIP-595). Its own memory of the fetches is judged by I27.
 """
 
 from __future__ import annotations
@@ -26,8 +29,9 @@ from typing import Any
 from kraftwreck.checkers.kraft.limits import DRIFT_US, STEPS_US
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.trace import TraceEvent
-from kraftwreck.nodes.consensus.effects import ResponseReceived
+from kraftwreck.nodes.consensus.effects import ResponseReceived, Send
 from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
+from kraftwreck.nodes.consensus.kraft.leader import Leader
 from kraftwreck.nodes.consensus.kraft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -95,10 +99,13 @@ class ElectionWatch:
         """By prospective node, unless its voters have changed since."""
         self._voted: dict[int, tuple[int, int]] = {}
         """By unattached node: the candidate that it voted for last, and the time (µs)."""
+        self._leading: dict[int, Leader] = {}
+        """By node that leads or has just resigned: its memory of the other voters."""
         world.on_trace.append(self._on_trace)
         world.on_request.append(self._on_request)
         world.on_response.append(self._on_response)
         world.wires.on_reply.append(self._on_reply)
+        world.wires.on_send.append(self._on_send)
 
     def finish(self) -> None:
         """Judge the nodes that still wait after the run."""
@@ -111,6 +118,8 @@ class ElectionWatch:
         kind, now = event.kind, self._world.now
         self._follow_pre_votes(host, event)
         self._follow_votes(host, event)
+        if kind == "start" or (kind == "state" and event.state != "resigned"):
+            self._follow_leader(host, event)
         if kind == "state":
             before = event.detail.get("from", "")
             self._judge(host, before, event)
@@ -265,6 +274,31 @@ class ElectionWatch:
                 last,
             )
 
+    def _follow_leader(self, host: Host, event: TraceEvent) -> None:
+        node = host.node
+        leader = node.replica.state if isinstance(node, Node) else None
+        if event.state == "leader" and isinstance(leader, Leader):
+            self._leading[host.id] = leader
+        else:
+            self._leading.pop(host.id, None)
+
+    def _on_send(self, host: Host, effect: Send) -> None:
+        """F4: the preferred successors of a leader are in the order of what they have fetched."""
+        message, leader = effect.message, self._leading.get(host.id)
+        if not isinstance(message, EndQuorumEpochRequest) or leader is None:
+            return
+        known = {(voter, seen.directory): seen.end_offset for voter, seen in leader.voters.items()}
+        fetched = [known.get(voter) for voter in message.successors]
+        ends = [end for end in fetched if end is not None]
+        if len(ends) < len(fetched) or ends != sorted(ends, reverse=True):
+            self._failures.add(
+                "F4",
+                self._world.now,
+                f"{host.name} resigns in epoch {message.leader_epoch}; its successors"
+                f" {[voter for voter, _ in message.successors]} have fetched up to {fetched}",
+                *([] if host.last_trace is None else [host.last_trace]),
+            )
+
     def _heard(self, host: Host, source: int) -> None:
         last = host.last_trace
         if last is None or host.id in self._ended:
@@ -281,7 +315,8 @@ class ElectionWatch:
         "A voter without a leader stands for election within two election timeouts, even if"
         " it learns of newer epochs meanwhile. So does a follower whose leader does not "
         "answer for a fetch timeout, or has ended its epoch; it grants pre-votes then. Pre-votes "
-        "are given up only without a majority, or after an election timeout.",
+        "are given up only without a majority, or after an election timeout. A leader that resigns "
+        "orders its successors by what they have fetched.",
         simulated=True,
     )
     def _judge(self, host: Host, state: str, event: TraceEvent) -> None:
