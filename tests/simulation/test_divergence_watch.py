@@ -30,6 +30,7 @@ def cut(log: ReplicatedLog, epoch: int, end: int, to: int, hw: int = -1) -> list
     """Let a follower get a diverging answer, and cut its log at ``to``."""
     run = Watched()
     node = Node.__new__(Node)
+    node.broker = None
     replica: Any = SimpleNamespace(log=log, high_watermark=hw)
     node.replica = replica
     run.host(2).node = node
