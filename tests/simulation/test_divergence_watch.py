@@ -29,8 +29,8 @@ def log_of(*epochs: int, start: int = 0) -> ReplicatedLog:
 def cut(log: ReplicatedLog, epoch: int, end: int, to: int, hw: int = -1) -> list[str]:
     """Let a follower get a diverging answer, and cut its log at ``to``."""
     run = Watched()
-    node = Node.__new__(Node)
-    node.broker = None
+    node: Any = Node.__new__(Node)
+    node.broker, node.controller = None, SimpleNamespace(is_active=False)
     replica: Any = SimpleNamespace(log=log, high_watermark=hw)
     node.replica = replica
     run.host(2).node = node

@@ -37,7 +37,8 @@ class Led:
         self.run.voters(1, "123")
         voters = {i: Voter(i, disk(i), ((LISTENER, Endpoint("h", i)),)) for i in (1, 2, 3)}
         self.leader = Leader(1, VoterSet(voters), (1, 2), 3, 0, 1000)
-        node = Node.__new__(Node)
+        node: Any = Node.__new__(Node)
+        node.broker, node.controller = None, SimpleNamespace(is_active=False)
         replica: Any = SimpleNamespace(state=self.leader, epoch=EPOCH)
         node.replica = replica
         self.run.host(1).node = node
