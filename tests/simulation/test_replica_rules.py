@@ -6,13 +6,18 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from kraftwreck.nemesis.inject import Injector
 from kraftwreck.nodes.log.partition.partition_log import Flush, PartitionLog
 from kraftwreck.nodes.log.partition.settings import LogSettings
+from kraftwreck.nodes.metadata.eligibility import (
+    ELIGIBLE_LEADER_REPLICAS,
+    ELR_VERSION,
+    METADATA_VERSION,
+)
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.protocol.errors import NONE, NOT_ENOUGH_REPLICAS
 from kraftwreck.nodes.replication import effects as out
@@ -442,6 +447,21 @@ def test_a_replica_may_begin_later_than_its_leader_and_not_earlier(monkeypatch: 
     assert service.unsettled() == []
     follower.start -= 2
     assert "begin before" in service.unsettled()[0]
+
+
+@pytest.mark.parametrize(("level", "waits"), [(1, True), (0, False)])
+def test_the_last_known_leader_is_a_candidate_where_replicas_may_be_eligible(
+    level: int, waits: bool
+) -> None:
+    """A client had switched the feature off (seed 5200179)."""
+    partition = SimpleNamespace(leader=-1, isr=(), elr=(), last_known_elr=(1,), replicas=(1,))
+    features = {ELR_VERSION: level, METADATA_VERSION: ELIGIBLE_LEADER_REPLICAS}
+    image = SimpleNamespace(last_offset=1, features=features, partitions={KEY: partition})
+    node: Any = Node.__new__(Node)
+    node.image = SimpleNamespace(stable=image)
+    service = PartitionService.__new__(PartitionService)
+    service._brokers = {1: cast(Any, SimpleNamespace(node=node))}
+    assert bool(service.unsettled()) is waits
 
 
 def test_a_replica_that_was_removed_is_judged_anew() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kraftwreck.checkers.kraft.limits import CAUGHT_UP_US, SERVING_US, STEPS_US
+from kraftwreck.nodes.metadata.eligibility import elr_enabled
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.replication.events import FetchReceived, ProduceReceived
 from kraftwreck.nodes.replication.headers import PartitionKey
@@ -110,6 +111,7 @@ class PartitionService:
         A partition serves when its leader leads, all replicas are in the ISR and have its whole
         log, and all of it is committed. No replica begins earlier. One that led before may begin
         later: it deleted records by itself, and a log start goes from leaders to followers only.
+        The last known leader is a candidate as long as there may be eligible leader replicas.
         """
         nodes = (host.node for host in self._brokers.values())
         images = [node.image.stable for node in nodes if isinstance(node, Node)]
@@ -119,7 +121,7 @@ class PartitionService:
         found = []
         for key, each in sorted(image.partitions.items()):
             last = each.last_known_elr
-            known = len(last) == 1 and last[0] in each.replicas
+            known = elr_enabled(image) and len(last) == 1 and last[0] in each.replicas
             if each.isr or each.elr or known:
                 reason = self._unsettled(key, each.leader, each.isr, each.replicas)
                 if reason:

@@ -428,7 +428,8 @@ def departures(*beats: tuple[int, int], rate: int = 1) -> Departures:
     ]  # fmt: skip
     evidence: Any = SimpleNamespace(
         of=lambda _: messages, name=lambda node: f"n{node}",
-        after=lambda _, since, span: since + span // rate,
+        after=lambda _, since, span: since + span // rate, dated=lambda _: [],
+        trace=SimpleNamespace(claims=[]),
     )  # fmt: skip
     return Departures(evidence, history_of(), SESSION, BLUR)
 
