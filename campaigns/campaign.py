@@ -109,7 +109,7 @@ def run_schedule(
     the coverage of the run is counted.
     """
     gc.set_threshold(200_000, 50, 100)  # Short-lived objects by the million, and no cycles.
-    gc.collect()  # The world of the run before is a cycle, which would stay for long.
+    gc.collect(1)  # The world of the run before is a cycle, which would stay for long.
     begun = time.process_time()
     result = simulate(options, workload, schedule, Injector, knobs=knobs, eager=eager, only=only)
     cut_short = eager and result.failures
