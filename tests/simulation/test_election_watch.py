@@ -430,8 +430,8 @@ def resigns(run: Watched, *successors: tuple[int, bytes], first: int = 7, third:
         2: Progress(),
         3: Progress(third, B),
     }
-    node = Node.__new__(Node)
-    node.replica = SimpleNamespace(state=leader)  # type: ignore[assignment]
+    node: Any = Node.__new__(Node)
+    node.replica = SimpleNamespace(state=leader)
     run.host(2).node = node
     becomes(run, 0, "candidate", "leader")
     becomes(run, 1, "leader", "resigned")

@@ -20,9 +20,9 @@ from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.network import Rpc
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
+from kraftwreck.systems.kraft.simulated.proposal_outcomes import ALTER, asked_for, asked_in
 from kraftwreck.systems.kraft.simulated.record_logs import replicas_on
 
-ALTER: Final = "AlterPartition"
 LIFE: Final = "BrokerHeartbeat"
 KINDS: Final = {LIFE: LIFE, "BrokerRegistration": LIFE, ALTER: ALTER}
 """The requests of brokers by kind: of each kind one is in flight."""
@@ -90,18 +90,11 @@ class HandoverWatch:
 
 def waits_for(request: ApiMessage, replicas: Mapping[PartitionKey, Partition]) -> bool:
     """Return whether a leader waits for the answer to a proposal in ``request``."""
-    for topic in request.body["topics"]:
-        for part in topic["partitions"]:
-            partition = replicas.get((topic["topic_id"], part["partition_index"]))
-            pending = partition.in_sync.pending if partition is not None else None
-            if partition is None or pending is None:
-                continue
-            proposal = pending.proposal
-            members = [member["broker_id"] for member in part["new_isr_with_epochs"]]
-            if partition.key not in partition.with_.proposed and (
-                (proposal.leader_epoch, proposal.partition_epoch)
-                == (part["leader_epoch"], part["partition_epoch"])
-                and [broker for broker, _ in proposal.isr] == members
-            ):
-                return True
+    for key, asked in asked_in(request).items():
+        partition = replicas.get(key)
+        pending = partition.in_sync.pending if partition is not None else None
+        if partition is None or pending is None or key in partition.with_.proposed:
+            continue
+        if asked_for(pending.proposal) == asked:
+            return True
     return False

@@ -70,15 +70,7 @@ class ProposalOutcomes:
     def _on_reply(self, host: Host, rpc: Rpc, effect: Any) -> None:
         message = rpc.message
         if isinstance(message, ApiMessage) and message.api == ALTER:
-            asked = {
-                (topic["topic_id"], part["partition_index"]): (
-                    part["leader_epoch"],
-                    part["partition_epoch"],
-                    tuple(member["broker_id"] for member in part["new_isr_with_epochs"]),
-                )
-                for topic in message.body["topics"]
-                for part in topic["partitions"]
-            }
+            asked = asked_in(message)
             self._asked[rpc.source, rpc.source_life, rpc.correlation] = asked
             self._judge_pause(rpc, asked)
 
@@ -98,14 +90,12 @@ class ProposalOutcomes:
         for key, waiting in before.items():
             partition = replicas.get(key)
             if partition is not None:
-                own = asked.get(key) == _asked(waiting.proposal)
+                own = asked.get(key) == asked_for(waiting.proposal)
                 error = errors.get(key) if own else None
                 self._judge(host, partition, waiting, error)
-                pending = partition.in_sync.pending
-                waits = pending is not None and pending.proposal is waiting.proposal
-                if own and is_current and waiting.is_sent and waits:
+                if own and is_current and waiting.is_sent and _waits(partition, waiting):
                     undecided = self._undecided.setdefault(process, {})
-                    undecided[key] = _asked(waiting.proposal), self._world.now
+                    undecided[key] = asked_for(waiting.proposal), self._world.now
         for key, partition in replicas.items():
             pending = partition.in_sync.pending
             known = before.get(key)
@@ -136,8 +126,7 @@ class ProposalOutcomes:
         self, host: Host, partition: Partition, waiting: _Waiting, error: int | None
     ) -> None:
         """D18: compare a step with the answer in it, ``error``; None if it decides nothing."""
-        pending, assignment = partition.in_sync.pending, partition.assignment
-        waits = pending is not None and pending.proposal is waiting.proposal
+        assignment, waits = partition.assignment, _waits(partition, waiting)
         known = waiting.leader_epoch, waiting.partition_epoch
         moved = (assignment.leader_epoch, assignment.partition_epoch) != known
         # A process that has given a request up ignores its answer, and proposes again.
@@ -192,12 +181,32 @@ class ProposalOutcomes:
                 )
 
 
+def _waits(partition: Partition, waiting: _Waiting) -> bool:
+    """Return whether a leader still waits for the same proposal."""
+    pending = partition.in_sync.pending
+    return pending is not None and pending.proposal is waiting.proposal
+
+
 def _members(proposal: Proposal) -> list[int]:
     return [broker for broker, _ in proposal.isr]
 
 
-def _asked(proposal: Proposal) -> Asked:
+def asked_for(proposal: Proposal) -> Asked:
+    """Return a proposal as a request has it."""
     return proposal.leader_epoch, proposal.partition_epoch, tuple(_members(proposal))
+
+
+def asked_in(request: ApiMessage) -> dict[PartitionKey, Asked]:
+    """Return the proposals in a request."""
+    return {
+        (topic["topic_id"], part["partition_index"]): (
+            part["leader_epoch"],
+            part["partition_epoch"],
+            tuple(member["broker_id"] for member in part["new_isr_with_epochs"]),
+        )
+        for topic in request.body["topics"]
+        for part in topic["partitions"]
+    }
 
 
 def _errors(body: dict[str, Any] | None) -> dict[PartitionKey, int]:
