@@ -147,3 +147,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     put_into_groups(items)
     if hasattr(config, "workerinput"):
         longest_first(items)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show the first failure of each test that was tried again: the second may be its result."""
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"first attempt of {report.nodeid}")
+        terminalreporter.line(report.longreprtext)

@@ -71,6 +71,8 @@ class Cluster:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self._transient: dict[Key, tuple[int, ...]] = {}
+        """The replicas that a partition has only while it moves, for moves seen in progress."""
 
     def brokers(self) -> tuple[str, dict[int, Broker]]:
         """Return the cluster's id and its registered brokers, fenced ones too."""
@@ -109,16 +111,22 @@ class Cluster:
         if answer["error_code"] != NONE:
             what = "ListPartitionReassignments"
             raise refused(what, answer["error_code"], answer["error_message"])
-        return {
+        moving = {
             (topic["name"], part["partition_index"]): part
             for topic in answer["topics"]
             for part in topic["partitions"]
         }
+        for key, part in moving.items():
+            if part["adding_replicas"] and part["removing_replicas"]:
+                self._transient[key] = tuple(part["replicas"])
+        return moving
 
     def state(self) -> State:
         """Return the state once all brokers that are alive agree on the replicas.
 
-        A broker's metadata may lag, and a plan must not be made from an old state.
+        A broker's metadata may lag, and a plan must not be made from an old state. The controller
+        knows that a move is complete before any broker does: brokers that all still report the
+        replicas of the move lag behind, too.
         """
         reason = ""
         found: list[State] = []
@@ -151,6 +159,11 @@ class Cluster:
                 for key, part in moving.items()
             ):
                 return False
+            ended = self._transient.keys() - moving.keys()
+            if any(key in view and view[key].replicas == self._transient[key] for key in ended):
+                return False
+            for key in ended:
+                del self._transient[key]
             for key, part in moving.items():
                 leaving = part["removing_replicas"]
                 target = tuple(r for r in part["replicas"] if r not in leaving)

@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cluster(netns_possible: None, own_state_directories: Path) -> Iterator[NetnsCluster]:
     cluster = NetnsCluster(3)
     cluster.up()
