@@ -134,14 +134,21 @@ class Judged:
         self.leader = SimpleNamespace(
             key=KEY, hw=10, leading=True, log=self.log, assignment=epoch, epoch_start=0,
             in_sync=SimpleNamespace(isr=(4,), pending=None, remotes={}),
+            with_=SimpleNamespace(peers={}),
         )  # fmt: skip
         data = SimpleNamespace(core=SimpleNamespace(partitions={KEY: self.leader}))
         image = SimpleNamespace(stable=SimpleNamespace(topics={}))
         node = SimpleNamespace(broker=SimpleNamespace(data=data), image=image)
         self.host: Any = SimpleNamespace(id=4, name="b1", life=1, node=node)
         self.stepped: list[Any] = []
-        world: Any = SimpleNamespace(now=0, hosts=[self.host], on_emit=self.stepped)
-        watch: Any = SimpleNamespace(logs=SimpleNamespace(of=lambda host, key: self.disk))
+        member = SimpleNamespace(id=5, name="b2")
+        world: Any = SimpleNamespace(now=0, hosts=[self.host, member], on_emit=self.stepped)
+        self.follower: RecordLog | None = None
+        logs: Any = SimpleNamespace(
+            of=lambda host, key: self.disk if host == 4 else self.follower,
+            lossless=lambda host, key: True,
+        )
+        watch: Any = SimpleNamespace(logs=logs)
         full = SimpleNamespace(logs=SimpleNamespace(full=()))
         outlets = SimpleNamespace(on_answer=[])
         monkeypatch.setattr(record_lookups, "record_traffic", lambda world: outlets)
@@ -267,6 +274,27 @@ def test_a_log_begins_where_a_deletion_has_reached_it(
         judged.disk.start = 11
     event = DeleteRecordsReceived(1, 1000, ((KEY, wanted),))
     assert judged.broken_by(event, out.ReplyDeleteRecords(1, ((KEY, NONE, low),))) == broken
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(
+    ("log", "broken"),
+    [
+        (RecordLog(6, [batch(6, 20)]), []),
+        (RecordLog(5, [batch(5, 7), batch(7, 20)]), []),
+        (RecordLog(5, [batch(5, 6), batch(6, 20)]), ["D11"]),
+        (RecordLog(5, [batch(4, 7), batch(7, 20)]), ["D11"]),
+        (RecordLog(5, []), []),
+    ],
+)
+def test_a_deletion_reaches_the_followers_except_for_the_rest_of_a_batch(
+    log: RecordLog, broken: list[str], judged: Judged
+) -> None:
+    """A follower whose log is to begin inside of a batch appends all of it first."""
+    judged.disk, judged.follower = RecordLog(6, [batch(6, 20)]), log
+    judged.leader.in_sync.remotes[5] = judged.leader.with_.peers[5] = SimpleNamespace(eligible=True)
+    event = DeleteRecordsReceived(1, 1000, ((KEY, 6),))
+    assert judged.broken_by(event, out.ReplyDeleteRecords(1, ((KEY, NONE, 6),))) == broken
 
 
 @pytest.mark.interpreted

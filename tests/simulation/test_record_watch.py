@@ -193,6 +193,24 @@ def test_a_loss_of_power_takes_only_records_that_were_in_memory(
     assert brokers.emit(4) == broken
 
 
+@pytest.mark.parametrize(("start", "broken"), [(0, ["D1"]), (4, [])])
+def test_batches_that_a_leader_had_deleted_at_a_legal_loss_are_not_missed_later(
+    brokers: Watched, start: int, broken: list[str]
+) -> None:
+    """Its log is empty and names no epoch, so an old replica keeps other batches below the end of
+    that log, and may lead before it hears of the deletion."""
+    brokers.committed(FIRST, SECOND)
+    brokers.hosts[4].disk.losses = 1
+    lossy = Settings(flush_messages=2)
+    kept = [FIRST] if start < 4 else []
+    brokers.has(4, *kept, start=start, hw=4, epoch=3, leads=True, settings=lossy)
+    assert brokers.emit(4) == []
+    assert brokers.watch.committed_end(KEY) == 4
+    brokers.has(5, OTHER, epoch=4, leads=True, settings=lossy)
+    assert brokers.emit(5) == broken
+    assert brokers.watch.committed_end(KEY) == (4 if start else 0)
+
+
 def test_a_leader_of_the_first_epoch_after_a_legal_loss_has_the_older_records(
     brokers: Watched,
 ) -> None:

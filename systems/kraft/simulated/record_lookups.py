@@ -136,21 +136,21 @@ class RecordLookups:
             where = f"{host.name} says that {name_of(key)} begins at {low}"
             if not wanted[key] <= low <= partition.hw:
                 self._fail("D11", f"{where}, asked for {wanted[key]}, committed to {partition.hw}")
-            for member, start in self._starts(host, partition, log):
-                if start < low:
-                    self._fail("D11", f"{where}, but the log of {member} begins at {start}")
+            for member, own in self._members(host, partition, log):
+                if own.start < low and (own is log or not _may_begin_before(own, low)):
+                    self._fail("D11", f"{where}, but the log of {member} begins at {own.start}")
 
-    def _starts(
+    def _members(
         self, host: Host, partition: Partition, log: RecordLog
-    ) -> Iterator[tuple[str, int]]:
-        yield host.name, log.start
+    ) -> Iterator[tuple[str, RecordLog]]:
+        yield host.name, log
         for broker in partition.in_sync.remotes:
             peer, other = partition.with_.peers.get(broker), self._hosts.get(broker)
             own = self._watch.logs.of(broker, partition.key)
             if peer is None or not peer.eligible or other is None or own is None:
                 continue
             if self._watch.logs.lossless(other, partition.key):
-                yield other.name, own.start
+                yield other.name, own
 
     # --- ListOffsets and OffsetForLeaderEpoch ---------------------------------------------------
 
@@ -459,6 +459,17 @@ def first_since(log: RecordLog, lookup: out.Lookup) -> int:
             found = max(batch.base_offset, lookup.start_offset)
             return found if found < lookup.end_offset else -1
     return -1
+
+
+def _may_begin_before(log: RecordLog, offset: int) -> bool:
+    """Whether a replica's log, empty or with the whole batch that has ``offset``, may begin there.
+
+    A follower that begins its log in the middle of a batch moves back to the start of the batch,
+    appends it, and deletes up to the leader's log start again. A full disk may prevent the append,
+    and then the rest. The leader sees the new start in the next fetch.
+    """
+    first = log.batches[0] if log.batches else None
+    return first is None or first.base_offset == log.start <= offset < first.next_offset
 
 
 def _end_of(partition: Partition, log: RecordLog, epoch: int) -> tuple[int, int]:

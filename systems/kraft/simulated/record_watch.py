@@ -51,11 +51,12 @@ def _base(batch: Identity) -> int:
 class _Topic:
     """One partition, as seen from outside of the world.
 
-    ``committed`` has the committed batches in order, ``committed_in`` the epoch of the leader that
-    committed each. ``baseline`` is the leader epoch whose leader
-    lost records legally last, -1 for none.
+    ``committed`` has the committed batches from offset ``began`` on in order, ``committed_in`` the
+    epoch of the leader that committed each. ``baseline`` is the leader epoch whose leader lost
+    records legally last, -1 for none.
     """
 
+    began: int = 0
     committed: list[Identity] = field(default_factory=list)
     committed_in: list[int] = field(default_factory=list)
     baseline: int = -1
@@ -71,7 +72,7 @@ class _Topic:
 
     @property
     def end(self) -> int:
-        return self.committed[-1][1] if self.committed else 0
+        return self.committed[-1][1] if self.committed else self.began
 
 
 @dataclass(slots=True)
@@ -131,7 +132,7 @@ class RecordWatch:
         for place in range(len(topic.committed) - 1, -1, -1):
             if topic.committed_in[place] < epoch:
                 return topic.committed[place][1]
-        return 0
+        return topic.began
 
     def committed_at(self, key: PartitionKey, offset: int) -> Identity | None:
         """Return the committed batch that begins at ``offset``, None without one."""
@@ -320,7 +321,13 @@ class RecordWatch:
             self.fail("D1", f"{where} without the committed batch at offset {offset}")
         self.lost.add(key)
         topic.baseline = epoch
-        del topic.committed[missing:], topic.committed_in[missing:]
+        # Batches below its start are deleted for all, whatever an old log has there.
+        left = next(
+            (n for n, batch in enumerate(topic.committed) if batch[1] > expected.start), missing
+        )
+        topic.began = topic.committed[left - 1][1] if left else topic.began
+        topic.committed[:] = topic.committed[left:missing]
+        topic.committed_in[:] = topic.committed_in[left:missing]
         topic.producers.clear()
         topic.batches.clear()
 
