@@ -15,7 +15,7 @@ run: setup
 	@.venv/bin/kraftwreck run $(ARGS)
 
 # More workers than cores: tests with hosts, Spark or a browser wait while others compute.
-WORKERS ?= 6
+WORKERS ?= 5
 test:
 	@scripts/setup --test
 	@$(MAKE) --no-print-directory -j 2 lint tests

@@ -142,6 +142,7 @@ def test_all_hunts_show_that_they_live(monkeypatch: pytest.MonkeyPatch) -> None:
     assert progress == ["changed 2"]
 
 
+@pytest.mark.slow
 def test_a_hunt_begins_at_the_first_seed_asked_for() -> None:
     patch = catalogue()["R25"].patch  # Any election shows it.
     assert hunt_patch(patch, 30.0, first_seed=500).seed == 500

@@ -234,7 +234,8 @@ def allowed_after(quick_path: Path, batch_at: MakeBatch, done: int) -> list[Stat
 
 
 @pytest.mark.parametrize(
-    ("after", "first", "step"), [*((False, first, 12) for first in range(1, 13)), (True, 5, 5)]
+    ("after", "first", "step"),
+    [*((False, first, 12) for first in range(1, 13)), (True, 5, 10), (True, 10, 10)],
 )
 def test_kill_at_every_system_call_leaves_the_log_as_before_or_after_the_operation(
     quick_path: Path, batch_at: MakeBatch, after: bool, first: int, step: int

@@ -51,6 +51,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 @needs_vagrant
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", ["docker", *map(whole, ["virtualbox", "lxc"])])
 def test_it_is_valid(copy: Path, tmp_path: Path, provider: str) -> None:
     if provider == "lxc" and not PLUGIN.exists():
@@ -62,6 +63,7 @@ def test_it_is_valid(copy: Path, tmp_path: Path, provider: str) -> None:
 
 
 @needs_vagrant
+@pytest.mark.slow
 def test_each_mistake_in_a_copy_is_named(copy: Path, tmp_path: Path) -> None:
     text = (copy / "Vagrantfile").read_text()
     for right, wrong in (
