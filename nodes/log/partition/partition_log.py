@@ -502,10 +502,20 @@ class PartitionLog:
         return low
 
     def _write_producers(self) -> None:
-        path = self.directory / numbered(self.end_offset, SNAPSHOT)
+        """Write the producers' snapshot at the end of the log, unless it is there.
+
+        A kill while it were written again would lose producers whose batches are deleted.
+        """
+        name = numbered(self.end_offset, SNAPSHOT)
+        if name in self._media.names(self.directory):
+            return
+        path = self.directory / name
         file = self._media.open(path, fresh=True)
         try:
             file.append(encode_snapshot(self._producers()))
+        except OSError:
+            self._media.unlink(path)
+            raise
         finally:
             file.close()
 

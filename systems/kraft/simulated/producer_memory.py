@@ -81,17 +81,14 @@ class ProducerMemory:
                 )
 
     def _keep_below_first_segment(self, host: Host, key: PartitionKey) -> None:
-        """Forget the producers with a batch in the first segment: no snapshot need have them.
-
-        Forget all if the log is empty, since a stop writes its only snapshot again.
-        """
+        """Forget the producers with a batch in the first segment: no snapshot need have them."""
         place = host.id, key
         known = self._deleted.get(place)
         if known is None:
             return
         extents = disk_of_records(host).logs.extents(key)
         first = extents[0].base_offset if extents else -1
-        if first <= self._certain.get(place, -1) or first >= extents[-1].end_offset:
+        if first <= self._certain.get(place, -1):
             del self._deleted[place]
             return
         self._deleted[place] = {

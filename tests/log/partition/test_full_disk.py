@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftwreck.nodes.log.batch import parse_header
+from kraftwreck.nodes.log.partition.partition_log import PartitionLog
+from kraftwreck.nodes.log.partition.producer_snapshot import ProducerEntry
 from kraftwreck.simulation.disk_trouble import DiskTrouble
 from kraftwreck.simulation.filesystem import Filesystem
-from tests.log.partition.batches import contents, data_batch, fill, open_log
+from tests.log.partition.batches import SMALL, contents, data_batch, fill, open_log
 
 
 @settings(max_examples=100, deadline=None)
@@ -54,3 +57,39 @@ def test_a_failed_fsync_is_raised() -> None:
         for _ in range(5):
             flush.run()
     assert log.recovery_point == 0
+
+
+def test_producers_of_deleted_batches_are_kept_when_a_stop_fails() -> None:
+    """The log is empty, so that only one snapshot has them."""
+    disk, directory = Filesystem(), Path("/data/t-0")
+    disk.make_directory(Path("/data"))
+    producer = ProducerEntry(7, 0, 4, 2, 0, 0)
+    log = PartitionLog(directory, lambda: [producer], SMALL, media=disk)
+    fill(log, 3)
+    log.roll()
+    log.delete_below(log.end_offset)
+    disk.trouble = full_disk(20)
+    with suppress(OSError):
+        log.close()
+    disk.trouble = None
+    assert open_log(directory, media=disk).stored_producers() == ([producer], log.end_offset)
+
+
+def test_a_snapshot_that_has_no_room_is_written_later() -> None:
+    disk, directory = Filesystem(), Path("/data/t-0")
+    disk.make_directory(Path("/data"))
+    producer = ProducerEntry(7, 0, 4, 2, 0, 0)
+    log = PartitionLog(directory, lambda: [producer], SMALL, media=disk)
+    fill(log, 3)
+    disk.trouble = full_disk(20)
+    with pytest.raises(OSError, match="No space"):
+        log.roll()
+    disk.trouble = None
+    log.close()
+    assert open_log(directory, media=disk).stored_producers() == ([producer], log.end_offset)
+
+
+def full_disk(space: int) -> DiskTrouble:
+    trouble = DiskTrouble("full", 0)
+    trouble.space = space
+    return trouble
