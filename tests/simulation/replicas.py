@@ -72,7 +72,7 @@ class Brokers:
     def has(
         self, number: int, *batches: Batch, start: int = 0, hw: int = 0, epoch: int = 1,
         leads: bool = False, isr: tuple[int, ...] = BROKERS, settings: Settings | None = None,
-        epoch_start: int = 0,
+        epoch_start: int = 0, partition_epoch: int = 0,
     ) -> Any:  # fmt: skip
         """Give a broker this replica, on its disk too, and return it.
 
@@ -87,7 +87,7 @@ class Brokers:
         replica = SimpleNamespace(
             key=KEY, log=view, hw=hw, leading=leads, recovering=False, epoch_start=epoch_start,
             in_sync=SimpleNamespace(isr=isr, pending=None, remotes=remotes),
-            assignment=Assignment(BROKERS, isr, 4, epoch, 0),
+            assignment=Assignment(BROKERS, isr, 4, epoch, partition_epoch),
             settings=settings or Settings(), vouched=log.end,
             with_=SimpleNamespace(now=0, lag_us=0, peers={}),
         )  # fmt: skip

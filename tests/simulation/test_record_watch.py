@@ -102,6 +102,20 @@ def test_no_emptied_log_begins_later_than_another_has_begun(
     assert [each for each in brokers.broken if each == "D11"] == broken
 
 
+@pytest.mark.parametrize(
+    ("life", "epoch", "partition_epoch", "broken"),
+    [(1, 2, 3, []), (1, 1, 3, ["D17"]), (1, 2, 2, ["D17"]), (1, 3, 3, []), (2, 1, 2, [])],
+)
+def test_a_running_broker_returns_to_no_older_metadata(
+    brokers: Watched, life: int, epoch: int, partition_epoch: int, broken: list[str]
+) -> None:
+    brokers.has(5, FIRST, epoch=2, partition_epoch=3)
+    brokers.emit(5)
+    brokers.hosts[5].life = life
+    brokers.has(5, FIRST, hw=1, epoch=epoch, partition_epoch=partition_epoch)
+    assert brokers.emit(5) == broken
+
+
 # --- leaders ------------------------------------------------------------------------------
 
 

@@ -469,7 +469,7 @@ def test_a_replica_that_was_removed_is_judged_anew() -> None:
     (host,) = world.hosts
     host.disk = DataDisk(bytes(16), settings=LogSettings(), segment_bytes=1, files=Filesystem())
     watch = RecordWatch(world, Failures())
-    watch._seen[host.id, KEY] = _Seen((), 1, 5, 5, (), False)
+    watch._seen[host.id, KEY] = _Seen((), 1, 1, 0, 5, 5, (), False)
     for told in world.on_disk:
         told(host, out.RemoveLog(KEY))
     assert not watch._seen

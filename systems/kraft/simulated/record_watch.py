@@ -80,7 +80,9 @@ class _Seen:
     """A replica as it was when it was judged last."""
 
     signature: tuple[Any, ...]
+    life: int
     epoch: int
+    partition_epoch: int
     hw: int
     start: int
     isr: tuple[int, ...]
@@ -195,8 +197,8 @@ class RecordWatch:
                 continue
             self._judge(host, node, partition, expected, before)
             self._seen[host.id, key] = _Seen(
-                signature, assignment.leader_epoch, partition.hw, log.start, in_sync.isr,
-                partition.leading,
+                signature, host.life, assignment.leader_epoch, assignment.partition_epoch,
+                partition.hw, log.start, in_sync.isr, partition.leading,
             )  # fmt: skip
 
     # --- one replica ------------------------------------------------------------------------
@@ -224,12 +226,24 @@ class RecordWatch:
             self.fail("D11", f"{where}: log start {log.start} above high watermark {partition.hw}")
         if before is not None and log.start < before.start and key not in self.lost:
             self.fail("D11", f"{where}: the log start went back from {before.start} to {log.start}")
+        if before is not None and before.life == host.life:
+            self._judge_assignment(where, partition, before)
         self._judge_epochs(where, partition, expected)
         self._judge_batches(where, key, expected, before)
         if partition.leading:
             self._judge_leader(host, node, partition, expected, before)
         elif key not in self.lost:
             self._agrees(where, partition, expected)
+
+    def _judge_assignment(self, where: str, partition: Partition, before: _Seen) -> None:
+        """D17: a running broker returns to no older metadata of a partition."""
+        now = partition.assignment
+        epochs = now.leader_epoch, now.partition_epoch
+        known = before.epoch, before.partition_epoch
+        if any(new < old for new, old in zip(epochs, known, strict=True)):
+            self.fail(
+                "D17", f"{where}: (leader epoch, partition epoch) went from {known} to {epochs}"
+            )
 
     def _judge_epochs(self, where: str, partition: Partition, expected: RecordLog) -> None:
         """D7: the epochs are those of the batches, and perhaps a last one without records."""
