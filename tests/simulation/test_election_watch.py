@@ -239,6 +239,17 @@ def test_pre_votes_without_a_majority_are_given_up() -> None:
     assert stood_late(run) == []
 
 
+@pytest.mark.parametrize(("refusals", "right"), [((), False), ((1,), True)])
+def test_half_of_the_voters_are_no_majority(
+    run: Watched, refusals: tuple[int, ...], right: bool
+) -> None:
+    run.voters(2, "12")
+    asks(run, 0)
+    refused(run, *refusals)
+    becomes(run, 0.1, "prospective", "follower")
+    assert stood_late(run) == ([] if right else ["F4"])
+
+
 @pytest.mark.parametrize("kind", ["voters", "grant"])
 def test_other_voters_and_a_vote_change_what_a_majority_is(run: Watched, kind: str) -> None:
     asks(run, 0)

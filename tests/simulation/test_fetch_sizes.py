@@ -17,8 +17,8 @@ pytestmark = pytest.mark.interpreted
 TOPIC = bytes(15) + b"t"
 
 
-def batch(size: int) -> bytes:
-    return bytes(8) + (size - 12).to_bytes(4, "big") + bytes(size - 12)
+def batch(size: int, base: int = 0) -> bytes:
+    return base.to_bytes(8, "big") + (size - 12).to_bytes(4, "big") + bytes(size - 12)
 
 
 def answer(
@@ -58,6 +58,8 @@ def answer(
         ((None, b"", batch(50)), 0, []),
         ((batch(50), batch(20)), 49, ["D16"]),
         ((batch(20) + b"x",), 20, ["D16"]),
+        ((batch(50, base=100),), 49, []),
+        ((batch(20, base=100) + batch(30, base=101),), 49, ["D16"]),
     ],
 )
 def test_an_answer_has_at_most_the_bytes_of_its_request_or_one_batch(

@@ -119,6 +119,12 @@ def test_f11_a_broker_that_knows_no_controller_waits(broker: Broker) -> None:
     assert broker.steps_at(LATE_US + 1) == []
 
 
+def test_f11_node_0_is_a_controller_like_any_other(broker: Broker) -> None:
+    broker.knows(0)
+    broker.steps_at(1)
+    assert broker.steps_at(LATE_US + 1) == ["F11"]
+
+
 def test_f11_the_time_begins_with_the_newest_controller(broker: Broker) -> None:
     broker.knows(3)
     broker.steps_at(1)

@@ -62,6 +62,7 @@ def hint(leader: int, epoch: int) -> dict[str, Any]:
         (4, 2, []),  # An older epoch, of which nothing is known here.
         (-1, -1, []),
         (-1, 5, []),
+        (0, 3, ["D10"]),  # Broker 0 is a broker like any other.
     ],
 )
 def test_an_answer_names_the_leader_of_the_replica_or_the_metadata(

@@ -143,6 +143,7 @@ def test_d18_a_proposal_whose_request_was_given_up_is_made_again(leader: Leader)
     [
         (True, "keeps", False, 48_999, ["D18"]),
         (True, "keeps", False, 49_000, []),
+        (True, "keeps", False, 0, ["D18"]),
         (True, "keeps", False, -1, []),
         (False, "keeps", False, 0, []),
         (True, "keeps", True, 0, []),

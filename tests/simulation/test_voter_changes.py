@@ -10,6 +10,7 @@ from kraftwreck.harness.capabilities import MemberChange
 from kraftwreck.harness.client import Answer, Call
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.protocol import errors
+from kraftwreck.nodes.protocol.codec import decode, encode
 from kraftwreck.systems.kraft.faults.voter_changes import HASTY, Members, Pause, carry_out
 
 IDS = {"n1": 1, "n2": 2, "n3": 3}
@@ -27,6 +28,9 @@ class Quorum:
         """The committed ends by call, the last one for ever. The log ends at 10."""
         self.epoch = 1
         self.asked: list[str] = []
+        self.calls: list[Call] = []
+        self.unlisted: set[int] = set()
+        """Replicas that the leader lists neither as voters nor as observers."""
         self.pauses = 0
 
     def members(self, directory: bytes = OLD) -> Members:
@@ -34,6 +38,7 @@ class Quorum:
         return Members(IDS, endpoints, "cluster", lambda _: directory)
 
     def answer(self, call: Call) -> Answer:
+        self.calls.append(call)
         if call.request.api == "DescribeQuorum":
             return Answer("ok", self._describe(call.node))
         self.asked.append(f"{call.request.api} {call.request.body['voter_id']}")
@@ -65,7 +70,9 @@ class Quorum:
             "leader_epoch": self.epoch,
             "high_watermark": committed,
             "current_voters": [r for r in replicas if r["replica_id"] in self.voters],
-            "observers": [r for r in replicas if r["replica_id"] not in self.voters],
+            "observers": [
+                r for r in replicas if r["replica_id"] not in {*self.voters, *self.unlisted}
+            ],
         }
         return {"error_code": errors.NONE, "topics": [{"partitions": [partition]}]}
 
@@ -212,3 +219,26 @@ def test_unneeded_or_impossible_voter_changes_are_not_requested() -> None:
     quorum.committed = [9, 9, 10]
     quorum.run("add", "n1", following=MemberChange("add", "n3"))
     assert quorum.asked == ["RemoveRaftVoter 1", "AddRaftVoter 1"]
+
+
+def test_a_leader_in_neither_list_may_have_committed_nothing() -> None:
+    """It has removed itself, and its log end is not known."""
+    quorum = Quorum({1: OLD, 2: OLD, 3: OLD})
+    quorum.unlisted = {2}
+    assert quorum.run("remove", "n2", limit=40) is None
+    assert quorum.asked == ["RemoveRaftVoter 2"]
+
+
+def test_the_versions_of_requests_have_all_fields_that_are_used() -> None:
+    quorum = Quorum({1: OLD, 2: OLD, 3: OLD})
+    quorum.run("add", "n3", NEW)
+    asked = {call.request.api: call.request for call in quorum.calls}
+    assert asked.keys() == {"DescribeQuorum", "AddRaftVoter", "RemoveRaftVoter"}
+    for api, request in asked.items():
+        name = f"{api}Request"
+        found, _ = decode(name, request.version, encode(name, request.version, request.body))
+        assert found == {**found, **request.body}
+    view, version = quorum._describe("n2"), asked["DescribeQuorum"].version
+    name = "DescribeQuorumResponse"
+    found, _ = decode(name, version, encode(name, version, view))
+    assert found["topics"][0]["partitions"][0]["current_voters"][0]["replica_directory_id"] == OLD

@@ -109,7 +109,7 @@ def _changed(message: Message, standing: Standing, cluster_id: str | None) -> st
     if code == errors.UNSUPPORTED_VERSION:
         return None if any(level == 0 for _, level in counted) else what + voters_told
     if code == errors.NONE:
-        return None if _done(message.api, voter, sets, request) else what + voters_told
+        return None if _done(message.api, voter, sets) else what + voters_told
     if message.api == ADD:
         known = any(voter[0] == each[0] for voters in sets for each in voters)
         odd = (
@@ -126,14 +126,15 @@ def _changed(message: Message, standing: Standing, cluster_id: str | None) -> st
     return None if right else what + voters_told
 
 
-def _done(api: str, voter: tuple[int, str], sets: list[VoterSet], request: Any) -> bool:
+def _done(api: str, voter: tuple[int, str], sets: list[VoterSet]) -> bool:
     """Whether only this voter came or went during the request; the last voter stays."""
     if api == ADD:
         return any(
-            before <= after and after - before == {voter} for before, after in pairwise(sets)
+            voter not in before and after == before | {voter} for before, after in pairwise(sets)
         )
     return any(
-        after and after <= before and before - after == {voter} for before, after in pairwise(sets)
+        after and voter not in after and before == after | {voter}
+        for before, after in pairwise(sets)
     )
 
 

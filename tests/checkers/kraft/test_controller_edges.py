@@ -467,6 +467,22 @@ def test_a_shutdown_is_judged_while_the_session_cannot_have_ended(
     assert (found.heartbeat(last) == "too early") is judged
 
 
+@pytest.mark.parametrize(("claimed", "judged"), [(59, True), (60, False)])
+def test_a_session_began_with_a_claim_before_the_heartbeat(
+    monkeypatch: pytest.MonkeyPatch, claimed: int, judged: bool
+) -> None:
+    """It is the first heartbeat of its broker to this controller."""
+    found = departures()
+    monkeypatch.setattr(found, "_gone", lambda _: "too early")
+    monkeypatch.setattr(found, "_claims", lambda _: [SimpleNamespace(time=claimed)])
+    last = exchange(
+        {"broker_id": 3, "broker_epoch": 7, "want_shut_down": True},
+        answer={"should_shut_down": True},
+        message=SimpleNamespace(sent=59, time=60, replier=1),
+    )
+    assert (found.heartbeat(last) == "too early") is judged
+
+
 def test_offsets_count_from_heartbeats_that_certainly_or_possibly_came_in_time() -> None:
     found = departures((10, 20), (14, 20), (15, 95), (15, 96), (104, 110), (105, 110))
     here: Any = exchange({}, message=SimpleNamespace(replier=1))

@@ -221,6 +221,8 @@ def remove(capture: Capture, quorum: Any, voter: int, error: int, *left: int, **
         (3, errors.NONE, (1, 2), True),
         (3, errors.NONE, (1, 3), False),
         (3, errors.NONE, (1, 2, 4), False),
+        (3, errors.NONE, (1,), False),
+        (3, errors.NONE, (1, 2, 3), False),
         (3, errors.NONE, (), False),
         (3, errors.VOTER_NOT_FOUND, (), False),
         (3, errors.INVALID_REQUEST, (), False),
@@ -302,13 +304,23 @@ def test_c22_a_voter_is_not_added_again(
     assert found(make_run(None, quorum, capture=capture), "C22") == ([] if right else ["C22"])
 
 
-@pytest.mark.parametrize(("after", "right"), [((1, 2, 3), True), ((1, 3), False), ((1, 2), False)])
+@pytest.mark.parametrize(
+    ("before", "after", "right"),
+    [
+        ((1, 2), (1, 2, 3), True),
+        ((1, 2), (1, 3), False),
+        ((1, 2), (1, 2), False),
+        ((1, 2, 3), (1, 2, 3), False),
+        ((1,), (1, 2, 3), False),
+    ],
+)
 def test_c22_just_the_voter_that_is_named_is_added(
-    quorum: Any, capture: Capture, make_run: MakeRun, after: tuple[int, ...], right: bool
-) -> None:
+    quorum: Any, capture: Capture, make_run: MakeRun,
+    before: tuple[int, ...], after: tuple[int, ...], right: bool,
+) -> None:  # fmt: skip
     """Two replicas cannot change at once, such as the old disk of a node and its new one."""
     quorum.one_epoch()
-    count(quorum, 1, 2)
+    count(quorum, *before)
     sent = now(quorum)
     count(quorum, *after)
     quorum.time += 0.1
