@@ -38,6 +38,7 @@ from kraftwreck.systems.kraft.simulated.answer_evidence import AnswerEvidence
 from kraftwreck.systems.kraft.simulated.answer_watch import AnswerWatch
 from kraftwreck.systems.kraft.simulated.assignment_watch import AssignmentWatch
 from kraftwreck.systems.kraft.simulated.binding import disk_of
+from kraftwreck.systems.kraft.simulated.cadence_watch import CadenceWatch
 from kraftwreck.systems.kraft.simulated.crash_points import CrashPoints
 from kraftwreck.systems.kraft.simulated.cut_rehearsal import CutRehearsal
 from kraftwreck.systems.kraft.simulated.deletion_watch import DeletionWatch
@@ -112,6 +113,7 @@ class Invariants:
         self.requests = RequestWatch(world, self.failures, self.voters)
         self.announcements = AnnouncementWatch(world, self.failures, self.voters)
         self.counts = LeaderCounts(world, self.failures, self.voters)
+        CadenceWatch(world, self.failures)
         DivergenceWatch(world, self.failures)
         HandoverWatch(world, self.failures)
         HistoryWatch(world, self.failures)
