@@ -37,7 +37,9 @@ from kraftwreck.systems.kraft.simulated.announcement_watch import AnnouncementWa
 from kraftwreck.systems.kraft.simulated.answer_evidence import AnswerEvidence
 from kraftwreck.systems.kraft.simulated.answer_watch import AnswerWatch
 from kraftwreck.systems.kraft.simulated.assignment_watch import AssignmentWatch
+from kraftwreck.systems.kraft.simulated.backoff_watch import BackoffWatch
 from kraftwreck.systems.kraft.simulated.binding import disk_of
+from kraftwreck.systems.kraft.simulated.cadence_watch import CadenceWatch
 from kraftwreck.systems.kraft.simulated.crash_points import CrashPoints
 from kraftwreck.systems.kraft.simulated.cut_rehearsal import CutRehearsal
 from kraftwreck.systems.kraft.simulated.deletion_watch import DeletionWatch
@@ -64,6 +66,7 @@ from kraftwreck.systems.kraft.simulated.record_answers import RecordAnswers
 from kraftwreck.systems.kraft.simulated.record_lookups import RecordLookups
 from kraftwreck.systems.kraft.simulated.record_refusals import RecordRefusals
 from kraftwreck.systems.kraft.simulated.record_watch import RecordWatch
+from kraftwreck.systems.kraft.simulated.registration_watch import RegistrationWatch
 from kraftwreck.systems.kraft.simulated.replica_positions import ReplicaPositions
 from kraftwreck.systems.kraft.simulated.replica_states import ReplicaStates
 from kraftwreck.systems.kraft.simulated.replica_watch import ReplicaWatch
@@ -112,10 +115,13 @@ class Invariants:
         self.requests = RequestWatch(world, self.failures, self.voters)
         self.announcements = AnnouncementWatch(world, self.failures, self.voters)
         self.counts = LeaderCounts(world, self.failures, self.voters)
+        BackoffWatch(world, self.failures)
+        CadenceWatch(world, self.failures)
         DivergenceWatch(world, self.failures)
         HandoverWatch(world, self.failures)
         HistoryWatch(world, self.failures)
         InventedFetches(world, self.failures)
+        RegistrationWatch(world, self.failures)
         SessionWatch(world, self.failures)
         self.answers = AnswerWatch(world, self.failures)
         self.service = ServiceWatch(world, self.failures)

@@ -1,0 +1,132 @@
+"""Watches that brokers and controllers repeat a registration that failed (F14).
+
+A request or its answer may be lost, or the controller refuses it. The node sends the registration
+again after a back-off of 100 ms, which doubles with each failure. Without it a broker serves
+nobody, and the features of a controller are unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kraftwreck.checkers.kraft.limits import STEPS_US
+from kraftwreck.checkers.kraft.rule import rule
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.broker.lifecycle import Life
+from kraftwreck.nodes.consensus.effects import ApiResponseReceived
+from kraftwreck.nodes.metadata.eligibility import metadata_version
+from kraftwreck.nodes.metadata.features import CONTROLLER_REGISTRATION
+from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.protocol.errors import NONE
+from kraftwreck.nodes.replication.events import is_from_shell
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.network import Rpc
+from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
+
+BROKER: Final = "BrokerRegistration"
+CONTROLLER: Final = "ControllerRegistration"
+FIRST_US: Final = 100_000
+LONGEST_US: Final = 120_000_000
+
+
+@dataclass(slots=True)
+class _Registration:
+    """The registrations of one kind that a process has sent, the last one as ``rpc``.
+
+    ``sent`` is their number since one succeeded. ``failed`` is when the last one failed, None if it
+    is open or succeeded.
+    """
+
+    rpc: Rpc
+    sent: int = 0
+    failed: int | None = None
+
+
+class RegistrationWatch:
+    """Judges the registrations of all processes of ``world``."""
+
+    def __init__(self, world: World, failures: Failures) -> None:
+        self._world = world
+        self._failures = failures
+        self._sent: dict[int, dict[str, _Registration]] = {}
+        """By host and request."""
+        self._leaders: dict[int, tuple[int, int]] = {}
+        """By host: the other node that it knows as the active controller and can reach, -1 without
+        one, and since when."""
+        world.wires.on_ask.append(self._on_ask)
+        world.on_trace.append(self._on_trace)
+        world.on_step.append(self._on_step)
+
+    def _on_trace(self, host: Host, event: TraceEvent) -> None:
+        if event.kind == "start":
+            self._sent.pop(host.id, None)
+            self._leaders.pop(host.id, None)
+
+    def _on_ask(self, host: Host, rpc: Rpc) -> None:
+        message = rpc.message
+        if type(message) is ApiMessage and message.api in (BROKER, CONTROLLER):
+            known = self._sent.setdefault(host.id, {}).setdefault(message.api, _Registration(rpc))
+            known.rpc, known.failed = rpc, None
+            known.sent += 1
+
+    @rule(
+        "F14",
+        "RegistrationsRepeated",
+        "A broker or controller whose registration failed, or was not answered, sends it again "
+        "within a second after its back-off, as long as it knows an active controller. The "
+        "back-off is 100 ms, doubled with each failure.",
+        simulated=True,
+    )
+    def _on_step(self, host: Host, event: Any) -> None:
+        sent, node = self._sent.get(host.id), host.node
+        if sent is None or not isinstance(node, Node) or is_from_shell(event):
+            return
+        if type(event) is ApiResponseReceived:
+            self._note_answer(sent, event)
+        if host.stopping:
+            return
+        replica, now = node.replica, self._world.now
+        leader = replica.state.leader_id if replica.leader_endpoint is not None else -1
+        leader = -1 if leader == host.id else leader
+        before = self._leaders.get(host.id)
+        if before is None or before[0] != leader:
+            before = self._leaders[host.id] = leader, now
+        for api, known in sent.items():
+            if known.failed is None or leader < 0:
+                continue
+            since = max(known.failed, before[1])
+            # A success doubles a controller's back-off, too, before the first failure.
+            wait = min(FIRST_US << known.sent, LONGEST_US)
+            if host.waited(since, now, STEPS_US) > wait and _is_missing(node, api, known.rpc):
+                known.failed = None  # Once.
+                self._failures.add(
+                    "F14",
+                    now,
+                    f"{host.name} knows node {leader} as the active controller, but has not"
+                    f" repeated its {api} for {(now - since) / 1e6:.3f} s after a failure"
+                    f" ({known.sent} sent)",
+                )
+
+    def _note_answer(self, sent: dict[str, _Registration], event: ApiResponseReceived) -> None:
+        for known in sent.values():
+            if (known.rpc.named, known.rpc.correlation) != (event.source, event.correlation):
+                continue
+            if event.body is not None and event.body["error_code"] == NONE:
+                known.sent = 0
+            else:
+                known.failed = self._world.now
+
+
+def _is_missing(node: Node, api: str, rpc: Rpc) -> bool:
+    """Whether ``node`` still needs the registration in ``rpc``."""
+    if api == BROKER:
+        broker = node.broker
+        return broker is not None and broker.state is not Life.STOPPED and broker.epoch < 0
+    if metadata_version(node.image.stable) < CONTROLLER_REGISTRATION:
+        return False
+    body = rpc.message.body
+    known = node.image.stable.controllers.get(body["controller_id"])
+    return known is None or known.incarnation != body["incarnation_id"]
