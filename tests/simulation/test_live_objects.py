@@ -33,7 +33,11 @@ def blocks() -> int:
 
 
 @pytest.mark.parametrize(
-    ("workload", "own"), [("metadata", ("brokers=0",)), ("produce", ("brokers=3", "records=yes"))]
+    ("workload", "own"),
+    [
+        ("metadata", ("brokers=0",)),
+        pytest.param("produce", ("brokers=3", "records=yes"), marks=pytest.mark.slow),
+    ],
 )
 def test_a_run_leaves_no_object(workload: str, own: tuple[str, ...]) -> None:
     """Equal runs need the same entries of each cache, so they add none."""
