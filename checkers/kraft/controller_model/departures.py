@@ -3,7 +3,8 @@
 The controller allows a broker to shut down once two conditions hold. The broker leads no
 partition, and every active broker (unfenced, not shutting down itself) has reported in heartbeats
 that it has applied the metadata up to the start of that shutdown. From then on the controller must
-not refuse.
+not refuse. A broker that has not begun a shutdown and asks to be fenced and to shut down may do so
+at once, whatever it leads.
 """
 
 from __future__ import annotations
@@ -81,9 +82,11 @@ class Departures:
         before = None
         for state in history.states(*exchange.span):  # The latest comes first.
             broker = state.broker(broker_id)
-            if broker is not None and not broker.fenced:
-                before = state
-                break
+            if broker is None or broker.fenced:
+                continue
+            if exchange.request["want_fence"] and not broker.stopping:
+                return None
+            before = before or state
         now = State(history, exchange.low).broker(broker_id)
         if before is None or now is None or now.fenced:
             return None

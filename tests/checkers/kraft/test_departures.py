@@ -20,13 +20,15 @@ class Shutdown:
         self.cluster, self.records, self.capture = cluster, records, capture
         cluster.event("n1", "claim", {"epoch_start": 0})
 
-    def beat(self, broker: int, offset: int, *, stop: bool = False, go: bool = False) -> None:
+    def beat(
+        self, broker: int, offset: int, *, stop: bool = False, go: bool = False, fence: bool = False
+    ) -> None:
         """A heartbeat, answered within the millisecond."""
         body = {
             "broker_id": broker,
             "broker_epoch": self.cluster.epochs[broker],
             "current_metadata_offset": offset,
-            "want_fence": False,
+            "want_fence": fence,
             "want_shut_down": stop,
         }
         answer = {"error_code": 0, "is_fenced": go, "is_caught_up": True, "should_shut_down": go}
@@ -92,6 +94,20 @@ def test_the_first_heartbeat_to_a_controller_that_took_over_is_judged(
     shutdown.beat(2, began + 1, stop=True, go=True)
     found = wrong()
     assert any("has applied at most" in text for text in found) != right
+
+
+@pytest.mark.parametrize(
+    ("begun", "fence", "right"),
+    [(False, False, False), (False, True, True), (True, True, False), (True, False, False)],
+)
+def test_a_broker_may_shut_down_at_once_if_it_asks_to_be_fenced_before_it_has_begun(
+    shutdown: Shutdown, wrong: Callable[[], list[str]], begun: bool, fence: bool, right: bool
+) -> None:
+    """It still leads a partition, or other brokers have not caught up."""
+    leads = shutdown.records.change(isr=[1, 2, 3], leader=2)
+    end = shutdown.begin() if begun else shutdown.cluster.write(leads)
+    shutdown.beat(2, end, stop=True, go=True, fence=fence)
+    assert (wrong() == []) == right
 
 
 def test_an_inactive_broker_need_not_catch_up(
