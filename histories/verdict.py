@@ -15,6 +15,9 @@ Validity = bool | Literal["unknown"]
 WORDS: dict[Validity, str] = {True: "valid", False: "INVALID", "unknown": "unknown"}
 """Verdicts in words, for terminals and summaries."""
 
+NOT_CHECKED = "not checked"
+"""The status of a rule that a run has no evidence for."""
+
 _RANK: dict[Validity, int] = {True: 0, "unknown": 1, False: 2}
 
 

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from kraftwreck.checkers import strength
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.checkers.registry import check
 from kraftwreck.histories.store import StoreError, unwritten, write_json
 from kraftwreck.histories.tables import HistoryError
-from kraftwreck.histories.verdict import WORDS, Anomaly, CheckerResult, Verdict
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.histories.verdict import NOT_CHECKED, WORDS, Anomaly, CheckerResult, Verdict
 from kraftwreck.nemesis.coverage import Coverage, coverage
 from kraftwreck.runs.node_replay import ReplayAhead
 from kraftwreck.runs.replay import check_replay
@@ -38,6 +41,8 @@ def judge(folder: Path, say: Callable[[str], None], ahead: ReplayAhead | None = 
         system = systems().get(str(data.test.get("system")))
         if wanted(data.test, system):
             verdict = with_elle(data, verdict)
+        if data.test.get("simulated"):
+            verdict = _with_memory(folder, verdict)
         if getattr(system, "replayable", False) and data.test.get("simulated") is False:
             verdict = Verdict.of({**verdict.checkers, REPLAY: _replay(folder, data.test, ahead)})
     except HistoryError as error:
@@ -95,6 +100,29 @@ def _with_simulator(test: dict[str, Any], verdict: Verdict) -> Verdict:
     ]
     own = CheckerResult(valid=not anomalies, anomalies=anomalies)
     return Verdict.of({**verdict.checkers, "simulator": own})
+
+
+def _with_memory(folder: Path, verdict: Verdict) -> Verdict:
+    """Keep the anomalies of rules that this folder has no evidence for.
+
+    A simulated run is judged first from memory, which has every message. Without them such a rule
+    is "not checked" and cannot take its anomaly back.
+    """
+    try:
+        text = (folder / "results.json").read_bytes()
+        before = msgspec.json.decode(text, type=Verdict)
+    except (OSError, *UNDECODABLE):
+        return verdict
+    checkers = dict(verdict.checkers)
+    for name, result in checkers.items():
+        rules = result.stats.get("invariants", {})
+        unchecked = {rule for rule, known in rules.items() if known["status"] == NOT_CHECKED}
+        known_before = before.checkers.get(name, result)
+        kept = [each for each in known_before.anomalies if each.type in unchecked]
+        if kept:
+            anomalies = [*result.anomalies, *kept]
+            checkers[name] = msgspec.structs.replace(result, valid=False, anomalies=anomalies)
+    return Verdict.of(checkers)
 
 
 def show_verdict(

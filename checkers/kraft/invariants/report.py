@@ -8,8 +8,9 @@ from typing import Any
 from kraftwreck.checkers.findings import Findings
 from kraftwreck.checkers.suspicion import Limit
 from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.histories.verdict import NOT_CHECKED
 
-CHECKED, BROKEN, NOT_CHECKED = "checked", "broken", "not checked"
+CHECKED, BROKEN = "checked", "broken"
 SUSPECTED = "suspected"
 
 
