@@ -12,9 +12,10 @@ from kraftwreck.checkers.kraft.controller_model.state import State
 from kraftwreck.checkers.kraft.invariants import check
 from kraftwreck.checkers.kraft.invariants.controller import Controller
 from kraftwreck.checkers.kraft.invariants.evidence import NO_LAG, Evidence
-from kraftwreck.checkers.kraft.invariants.report import BROKEN, NOT_CHECKED
+from kraftwreck.checkers.kraft.invariants.report import BROKEN
 from kraftwreck.checkers.kraft.recorded.capture import Capture
 from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.histories.verdict import NOT_CHECKED
 from tests.checkers.breaks import findings
 
 SECOND = 1_000_000_000
