@@ -163,6 +163,7 @@ def test_an_analysis_that_is_killed_is_finished_by_the_next(
     assert by_pattern(store) == {name: len(rows) for name, rows in content(store).items()}
 
 
+@pytest.mark.whole_run
 def test_a_checker_whose_process_is_killed_stops_no_analysis(
     simulated: Runs, analyze: Any, tmp_path: Path
 ) -> None:
