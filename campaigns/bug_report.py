@@ -12,6 +12,7 @@ from kraftwreck.campaigns.repeated import Shrunk
 from kraftwreck.harness.options import repeat_command
 from kraftwreck.histories.fault import FaultEvent
 from kraftwreck.histories.reading import read_faults
+from kraftwreck.histories.verdict import stored_verdict
 
 FILE = "bug-report.md"
 _NS = 1e9
@@ -20,10 +21,9 @@ _NS = 1e9
 def report(shrunk: Shrunk, failure: str) -> str:
     """Return the report of the smallest failing run. Raises OSError for an unreadable folder."""
     test: dict[str, Any] = json.loads((shrunk.failing / "test.json").read_bytes())
-    results: dict[str, Any] = json.loads((shrunk.failing / "results.json").read_bytes())
     checker, _, kind = failure.partition(":")
-    anomalies = results["checkers"][checker]["anomalies"]
-    told = [anomaly["explanation"] for anomaly in anomalies if anomaly["type"] == kind]
+    anomalies = stored_verdict(shrunk.failing).checkers[checker].anomalies
+    told = [anomaly.explanation for anomaly in anomalies if anomaly.type == kind]
     options = replace(shrunk.options, store=Path("store"), seed=int(test["seed"]))
     nodes = f"{options.nodes} nodes, {options.concurrency} client threads, {options.rate:g} op/s"
     faults = ", ".join(options.faults) or "no faults"

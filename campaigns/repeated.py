@@ -18,6 +18,8 @@ from typing import Any
 from kraftwreck.campaigns.shrinking import PassesError, Say
 from kraftwreck.harness.command_line import command_words
 from kraftwreck.harness.options import RunOptions, run_options
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.histories.verdict import stored_verdict
 
 TRIES = 3
 """Seeds for each smaller test."""
@@ -55,14 +57,14 @@ class Shrunk:
 def failures_of(folder: Path) -> frozenset[str]:
     """Return the failures in ``results.json`` of a run; none if it has no verdict."""
     try:
-        results = json.loads((folder / "results.json").read_bytes())
-    except (OSError, ValueError):
+        verdict = stored_verdict(folder)
+    except (OSError, *UNDECODABLE):
         return frozenset()
     return frozenset(
-        f"{checker}:{anomaly['type']}"
-        for checker, result in results["checkers"].items()
-        if result["valid"] is False
-        for anomaly in result["anomalies"]
+        f"{checker}:{anomaly.type}"
+        for checker, result in verdict.checkers.items()
+        if result.valid is False
+        for anomaly in result.anomalies
     )
 
 

@@ -6,6 +6,7 @@ Source: jepsen.checker ``merge-valid``: true < unknown < false.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -57,13 +58,28 @@ class Suspicion(Anomaly, kw_only=True):
 
 
 class CheckerResult(msgspec.Struct, kw_only=True):
-    """The result of one checker. ``stats`` are numbers for people, never part of the verdict."""
+    """The result of one checker. ``stats`` are numbers for people, never part of the verdict.
+
+    A checker with rules has the "status" of each, by id, in ``stats["invariants"]``.
+    """
 
     valid: Validity
     anomalies: list[Anomaly] = []
     suspicions: list[Suspicion] = []
     stats: dict[str, Any] = {}
     error: str | None = None
+
+    @property
+    def unchecked(self) -> set[str]:
+        """The ids of the rules that are :data:`NOT_CHECKED`."""
+        rules = self.stats.get("invariants")
+        if not isinstance(rules, dict):
+            return set()
+        return {
+            rule
+            for rule, known in rules.items()
+            if isinstance(known, dict) and known.get("status") == NOT_CHECKED
+        }
 
 
 class Verdict(msgspec.Struct, kw_only=True):
@@ -95,3 +111,11 @@ class Verdict(msgspec.Struct, kw_only=True):
             return word
         count = sum(suspected.values())
         return f"{word}, {count} suspicion{'' if count == 1 else 's'}: {', '.join(suspected)}"
+
+
+def stored_verdict(folder: Path) -> Verdict:
+    """Return the verdict in ``results.json`` of a run's folder.
+
+    Raises OSError, and one of :data:`histories.undecodable.UNDECODABLE` for another content.
+    """
+    return msgspec.json.decode((folder / "results.json").read_bytes(), type=Verdict)

@@ -28,7 +28,8 @@ from kraftwreck.harness.command_line import command_line, command_words
 from kraftwreck.harness.options import OptionError
 from kraftwreck.harness.own_options import as_flags, declared
 from kraftwreck.histories.exit_codes import FAILED, INVALID, VALID, of_verdict
-from kraftwreck.histories.verdict import Verdict
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.histories.verdict import stored_verdict
 from kraftwreck.nemesis import coverage as counters
 from kraftwreck.nemesis.coverage import Coverage
 from kraftwreck.nightly.child import die_with_night
@@ -238,9 +239,8 @@ def on_hosts(request: Request, commands: Commands) -> Answer:
 
 
 def _read_folder(folder: Path, answer: Answer) -> None:
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
-        verdict = msgspec.json.decode((folder / "results.json").read_bytes(), type=Verdict)
-        for name, checked in verdict.checkers.items():
+    with contextlib.suppress(OSError, *UNDECODABLE):
+        for name, checked in stored_verdict(folder).checkers.items():
             if checked.valid == "unknown":
                 answer.unknown.append(f"{name}: {checked.error or 'no reason given'}")
             kinds: dict[str, str] = {}

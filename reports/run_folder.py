@@ -19,7 +19,7 @@ from kraftwreck.histories.parquet import read_history_parquet, read_parquet
 from kraftwreck.histories.tables import TRACE_SCHEMA, HistoryError, from_table
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.histories.undecodable import UNDECODABLE
-from kraftwreck.histories.verdict import Verdict
+from kraftwreck.histories.verdict import Verdict, stored_verdict
 from kraftwreck.reports.long_traces import is_long, thinned
 
 T = TypeVar("T")
@@ -140,9 +140,8 @@ def load_test(folder: Path) -> dict[str, Any]:
 
 def load_verdict(folder: Path, notes: list[str]) -> Verdict | None:
     """Return ``results.json`` of ``folder``; if it is missing or unreadable, None with a note."""
-    path = folder / "results.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Verdict)
+        return stored_verdict(folder)
     except FileNotFoundError:
         notes.append("There is no results.json: the run was not checked completely.")
     except (OSError, *UNDECODABLE) as error:

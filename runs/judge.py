@@ -14,7 +14,7 @@ from kraftwreck.checkers.registry import check
 from kraftwreck.histories.store import StoreError, unwritten, write_json
 from kraftwreck.histories.tables import HistoryError
 from kraftwreck.histories.undecodable import UNDECODABLE
-from kraftwreck.histories.verdict import NOT_CHECKED, WORDS, Anomaly, CheckerResult, Verdict
+from kraftwreck.histories.verdict import WORDS, Anomaly, CheckerResult, Verdict, stored_verdict
 from kraftwreck.nemesis.coverage import Coverage, coverage
 from kraftwreck.runs.node_replay import ReplayAhead
 from kraftwreck.runs.replay import check_replay
@@ -109,16 +109,15 @@ def _with_memory(folder: Path, verdict: Verdict) -> Verdict:
     is "not checked" and cannot take its anomaly back.
     """
     try:
-        text = (folder / "results.json").read_bytes()
-        before = msgspec.json.decode(text, type=Verdict)
+        before = stored_verdict(folder)
     except (OSError, *UNDECODABLE):
         return verdict
     checkers = dict(verdict.checkers)
-    for name, result in checkers.items():
-        rules = result.stats.get("invariants", {})
-        unchecked = {rule for rule, known in rules.items() if known["status"] == NOT_CHECKED}
-        known_before = before.checkers.get(name, result)
-        kept = [each for each in known_before.anomalies if each.type in unchecked]
+    for name, old in before.checkers.items():
+        result = checkers.get(name)
+        if result is None:
+            continue
+        kept = [each for each in old.anomalies if each.type in result.unchecked]
         if kept:
             anomalies = [*result.anomalies, *kept]
             checkers[name] = msgspec.structs.replace(result, valid=False, anomalies=anomalies)

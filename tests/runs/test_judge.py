@@ -88,3 +88,18 @@ def test_suspicions_are_printed_and_named_in_the_last_line(tmp_path: Path) -> No
         "verdict: valid, 1 suspicion: invariants: C16",
         f"run:     {tmp_path}",
     ]
+
+
+@pytest.mark.parametrize(
+    ("told", "unchecked"),
+    [
+        ({"I1": {"status": "not checked"}, "I2": {"status": "checked"}}, {"I1"}),
+        (None, set()),
+        (7, set()),
+        ({"I1": 7, "I2": {}}, set()),
+    ],
+)
+def test_rules_are_unchecked_by_their_status_whatever_a_checker_counts(
+    told: Any, unchecked: set[str]
+) -> None:
+    assert CheckerResult(valid=True, stats={"invariants": told}).unchecked == unchecked
