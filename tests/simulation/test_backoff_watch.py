@@ -181,9 +181,11 @@ def test_f13_a_new_process_has_no_memory(forgetful: Member) -> None:
         VoterChangeResponse(UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_f13_refusals_end_no_failures(forgetful: Member, answer: Any) -> None:
+def test_f13_refusals_end_no_failures(
+    forgetful: Member, answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A node with a newer epoch, for example, may make this one a follower first."""
-    forgetful.links.refused = lambda *_: None  # type: ignore[method-assign]
+    monkeypatch.setattr(forgetful.links, "refused", lambda *_: None)
     assert forgetful.asks(ANSWER, NO_ANSWER, answer, NO_ANSWER) == []
 
 

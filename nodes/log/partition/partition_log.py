@@ -506,10 +506,9 @@ class PartitionLog:
 
         A kill while it were written again would lose producers whose batches are deleted.
         """
-        name = numbered(self.end_offset, SNAPSHOT)
-        if name in self._media.names(self.directory):
+        path = self.directory / numbered(self.end_offset, SNAPSHOT)
+        if self._media.exists(path):
             return
-        path = self.directory / name
         file = self._media.open(path, fresh=True)
         try:
             file.append(encode_snapshot(self._producers()))

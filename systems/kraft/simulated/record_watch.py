@@ -238,9 +238,9 @@ class RecordWatch:
     def _judge_assignment(self, where: str, partition: Partition, before: _Seen) -> None:
         """D17: a running broker returns to no older metadata of a partition."""
         now = partition.assignment
-        epochs = now.leader_epoch, now.partition_epoch
-        known = before.epoch, before.partition_epoch
-        if any(new < old for new, old in zip(epochs, known, strict=True)):
+        if now.leader_epoch < before.epoch or now.partition_epoch < before.partition_epoch:
+            known = before.epoch, before.partition_epoch
+            epochs = now.leader_epoch, now.partition_epoch
             self.fail(
                 "D17", f"{where}: (leader epoch, partition epoch) went from {known} to {epochs}"
             )
@@ -336,12 +336,11 @@ class RecordWatch:
         self.lost.add(key)
         topic.baseline = epoch
         # Batches below its start are deleted for all, whatever an old log has there.
-        left = next(
-            (n for n, batch in enumerate(topic.committed) if batch[1] > expected.start), missing
-        )
-        topic.began = topic.committed[left - 1][1] if left else topic.began
-        topic.committed[:] = topic.committed[left:missing]
-        topic.committed_in[:] = topic.committed_in[left:missing]
+        left = next(n for n, batch in enumerate(topic.committed) if batch[1] > expected.start)
+        if left:
+            topic.began = topic.committed[left - 1][1]
+        topic.committed = topic.committed[left:missing]
+        topic.committed_in = topic.committed_in[left:missing]
         topic.producers.clear()
         topic.batches.clear()
 

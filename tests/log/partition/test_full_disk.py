@@ -59,37 +59,46 @@ def test_a_failed_fsync_is_raised() -> None:
     assert log.recovery_point == 0
 
 
-def test_producers_of_deleted_batches_are_kept_when_a_stop_fails() -> None:
-    """The log is empty, so that only one snapshot has them."""
-    disk, directory = Filesystem(), Path("/data/t-0")
-    disk.make_directory(Path("/data"))
-    producer = ProducerEntry(7, 0, 4, 2, 0, 0)
-    log = PartitionLog(directory, lambda: [producer], SMALL, media=disk)
-    fill(log, 3)
-    log.roll()
-    log.delete_below(log.end_offset)
-    disk.trouble = full_disk(20)
-    with suppress(OSError):
-        log.close()
-    disk.trouble = None
-    assert open_log(directory, media=disk).stored_producers() == ([producer], log.end_offset)
+PRODUCER = ProducerEntry(7, 0, 4, 2, 0, 0)
 
 
-def test_a_snapshot_that_has_no_room_is_written_later() -> None:
-    disk, directory = Filesystem(), Path("/data/t-0")
+@pytest.fixture
+def stored() -> tuple[Filesystem, PartitionLog]:
+    """A disk, and a log on it with batches of one producer."""
+    disk = Filesystem()
     disk.make_directory(Path("/data"))
-    producer = ProducerEntry(7, 0, 4, 2, 0, 0)
-    log = PartitionLog(directory, lambda: [producer], SMALL, media=disk)
+    log = PartitionLog(Path("/data/t-0"), lambda: [PRODUCER], SMALL, media=disk)
     fill(log, 3)
-    disk.trouble = full_disk(20)
-    with pytest.raises(OSError, match="No space"):
-        log.roll()
-    disk.trouble = None
-    log.close()
-    assert open_log(directory, media=disk).stored_producers() == ([producer], log.end_offset)
+    return disk, log
 
 
 def full_disk(space: int) -> DiskTrouble:
     trouble = DiskTrouble("full", 0)
     trouble.space = space
     return trouble
+
+
+def test_producers_of_deleted_batches_are_kept_when_a_stop_fails(
+    stored: tuple[Filesystem, PartitionLog],
+) -> None:
+    """The log is empty, so that only one snapshot has them."""
+    disk, log = stored
+    log.roll()
+    log.delete_below(log.end_offset)
+    disk.trouble = full_disk(20)
+    with suppress(OSError):
+        log.close()
+    disk.trouble = None
+    assert open_log(log.directory, media=disk).stored_producers() == ([PRODUCER], log.end_offset)
+
+
+def test_a_snapshot_that_has_no_room_is_written_later(
+    stored: tuple[Filesystem, PartitionLog],
+) -> None:
+    disk, log = stored
+    disk.trouble = full_disk(20)
+    with pytest.raises(OSError, match="No space"):
+        log.roll()
+    disk.trouble = None
+    log.close()
+    assert open_log(log.directory, media=disk).stored_producers() == ([PRODUCER], log.end_offset)
