@@ -27,12 +27,11 @@ from kraftwreck.workloads.registry import find
 
 @dataclass
 class Analyzed:
-    """The store, the handle that analyzed it, and what the handle said."""
+    """The store, the handle that analyzed it, and its summary."""
 
     store: Path
     runs: dict[str, Path]
     handle: Handle
-    finished: dict[str, Any]
     summary: dict[str, Any]
 
 
@@ -160,8 +159,15 @@ def simulated(register: Path) -> tuple[Path, dict[str, Path]]:
 
 
 @pytest.fixture(scope="session")
-def analyzed(simulated: tuple[Path, dict[str, Path]], worker: Handle) -> Analyzed:
-    """Analyze one run as ``run`` does, then the whole store."""
+def complete(register: Path, worker: Handle) -> dict[str, Any]:
+    """The summary of the first run alone, which is analyzed as ``run`` does it."""
+    return worker.finish(timeout_s=1800)
+
+
+@pytest.fixture(scope="session")
+def analyzed(
+    simulated: tuple[Path, dict[str, Path]], worker: Handle, complete: dict[str, Any]
+) -> Analyzed:
+    """The whole store, after one of its runs was analyzed alone."""
     store, runs = simulated
-    finished = worker.finish(timeout_s=1800)
-    return Analyzed(store, runs, worker, finished, worker.analyze(store, timeout_s=1800))
+    return Analyzed(store, runs, worker, worker.analyze(store, timeout_s=1800))

@@ -96,6 +96,12 @@ def test_the_tables_with_a_verdict_need_those_without(register: Path, worker: Ha
         worker.ask({"judged": str(register)}, timeout_s=1800)
 
 
+def test_one_run_is_analyzed_when_it_is_complete(register: Path, complete: dict[str, Any]) -> None:
+    """The folder had its working name when Spark was started."""
+    assert (complete["valid"], complete["runs"]) == (True, 1)
+    assert Path(complete["analysis"]) == register / "analysis"
+
+
 @pytest.mark.whole_run
 def test_batch_by_batch_is_as_all_at_once(
     simulated: Runs, analyze: Any, at_once: Any, tmp_path: Path
