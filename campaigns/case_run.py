@@ -16,7 +16,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from types import FrameType
+from typing import Any
 
 from kraftwreck.campaigns.campaign import SIMULATOR, judge
 from kraftwreck.campaigns.case import Case
@@ -31,6 +32,7 @@ from kraftwreck.systems.simulators import simulate, simulator
 
 _NODE = re.compile(r"\b[nb]\d+\b")
 _LEAST_LIMIT_S = 5.0
+_SOON_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +108,18 @@ def limit_for(run: CaseRun) -> float:
 
 @contextmanager
 def cpu_limit(seconds: float) -> Iterator[None]:
-    """Make a step that never ends fatal to its node, so that a run takes seconds, not minutes."""
+    """Make a step that never ends fatal to its node, so that a run takes seconds, not minutes.
 
-    def expired(*_: object) -> NoReturn:
-        raise FatalError(f"a simulated run has used {seconds:.0f} CPU seconds: endless loop?")
+    Python drops an exception that leaves a callback of the garbage collector, so the signal that
+    interrupts one raises none, and another follows soon.
+    """
+
+    def expired(_: int, frame: FrameType | None) -> None:
+        callbacks = (getattr(callback, "__code__", None) for callback in gc.callbacks)
+        if frame is not None and frame.f_code in callbacks:
+            signal.setitimer(signal.ITIMER_VIRTUAL, _SOON_S, seconds)
+        else:
+            raise FatalError(f"a simulated run has used {seconds:.0f} CPU seconds: endless loop?")
 
     before = signal.signal(signal.SIGVTALRM, expired)
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds, seconds)

@@ -36,7 +36,7 @@ def go_helper(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     if shutil.which("go") is None:
         pytest.skip("Go is not installed: scripts/setup --test")
     built = tmp_path_factory.mktemp("go") / "registers"
-    command = ["go", "build", "-o", str(built), "."]
+    command = ["go", "build", "-trimpath", "-o", str(built), "."]  # as scripts/setup did
     subprocess.run(command, cwd=HELPERS / "go", check=True, env={**os.environ, "GOFLAGS": ""})
     return [str(built)]
 

@@ -1,0 +1,56 @@
+"""A run whose step never ends has a limit in CPU time, whichever function the limit interrupts."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kraftwreck.campaigns.case_run import cpu_limit
+from kraftwreck.nodes.consensus.effects import FatalError
+
+LIMIT_S = 0.02
+
+
+def compute(seconds: float) -> None:
+    ends = time.process_time() + seconds
+    while time.process_time() < ends:
+        pass
+
+
+@pytest.fixture
+def slow_callback() -> Iterator[list[str]]:
+    """Let each garbage collection take longer than the limit; return the phases that ended."""
+    ended: list[str] = []
+
+    def callback(phase: str, info: dict[str, int]) -> None:
+        while time.process_time() < began + 2 * LIMIT_S:
+            pass
+        ended.append(phase)
+
+    began = time.process_time()
+    gc.callbacks.append(callback)
+    yield ended
+    gc.callbacks.remove(callback)
+
+
+def test_a_loop_is_interrupted() -> None:
+    with pytest.raises(FatalError, match="endless loop"), cpu_limit(LIMIT_S):
+        compute(10)
+
+
+def test_a_limit_reached_within_the_garbage_collector_interrupts_what_follows(
+    slow_callback: list[str],
+) -> None:
+    with pytest.raises(FatalError, match="endless loop"), cpu_limit(LIMIT_S):
+        gc.collect()
+        compute(10)
+    assert slow_callback[:2] == ["start", "stop"]
+
+
+def test_nothing_is_interrupted_afterwards() -> None:
+    with cpu_limit(LIMIT_S):
+        pass
+    compute(2 * LIMIT_S)
