@@ -18,13 +18,18 @@ SECOND: Final = 1_000_000_000
 # --- settings of nodes that a run does not name ---------------------------------------------------
 
 CLEAN_INTERVAL_MS: Final = 60_000
+FETCH_BACKOFF_MS: Final = 1000
 FETCH_MAX_BYTES: Final = 1 << 20
 FETCH_MAX_WAIT_MS: Final = 500
 FETCH_TIMEOUT_MS: Final = 2000
 IMBALANCE_CHECK_SECONDS: Final = 300
 LINGER_MS: Final = 25
+LONGEST_REGISTRATION_BACKOFF_MS: Final = 120_000
+REGISTRATION_BACKOFF_MS: Final = 100
 REQUEST_TIMEOUT_MS: Final = 2000
 SESSION_MS: Final = 9000
+SNAPSHOT_BYTES: Final = 20 << 20
+SNAPSHOT_INTERVAL_MS: Final = 3_600_000
 UNCLEAN_ELECTION_MS: Final = 300_000
 
 # --- resolution -----------------------------------------------------------------------------------
@@ -32,6 +37,10 @@ UNCLEAN_ELECTION_MS: Final = 300_000
 STEP_NS: Final = MS
 """How much the times of events of one step may differ: input logs, traces and messages round the
 same clock reading differently. Rounding is no passing time."""
+
+BLUR_NS: Final = 4_000
+"""How far apart two events of one instant may seem: clocks, and the samples of slow clocks, have a
+resolution of whole microseconds."""
 
 # --- leaders --------------------------------------------------------------------------------------
 
@@ -194,6 +203,26 @@ STEPS_US: Final = 1_000_000
 
 DRIFT_US: Final = 1_000
 """Error of the times of a drifting clock: its changes are whole microseconds."""
+
+FOLLOWED_US: Final = 20_000
+"""How much longer than messages and disks the news of a commit may take: steps of several nodes."""
+
+HANDED_OVER_US: Final = 100_000
+"""How long a broker may take for the step or two in which it turns to a new controller."""
+
+COUNTED_US: Final = 100_000
+"""How long beyond one and a half times ``replica.lag.time.max.ms`` a replica that has fetched may
+hold back a high watermark: the steps in which the leader looks."""
+
+ASKED_AGAIN_US: Final = 49_000
+"""The least pause between two requests to change an ISR: a broker asks again after 50 ms, and reads
+its clock in whole microseconds."""
+
+LATE_US: Final = 50_000
+"""How long after a majority a member of the ISR may lack a record, with ``commit.mode=quorum``."""
+
+STEADY_US: Final = 5_000_000
+"""How long such a member that was late must then be in time before it returns to the ISR."""
 
 ANSWERED_US: Final = 5_000_000
 """How long a controller of a healthy cluster may take to answer a request."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.checkers.kraft import limits
 from kraftwreck.checkers.kraft.limits import DRIFT_US, STEPS_US
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import Tick
@@ -285,9 +286,9 @@ def test_f12_the_first_snapshot_of_a_process_is_not_early(run: Process) -> None:
 
 
 def test_f12_defaults_are_those_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert NodeConfig.__dataclass_fields__["snapshot_bytes"].default == cadence_watch.MOST_BYTES
+    assert NodeConfig.__dataclass_fields__["snapshot_bytes"].default == limits.SNAPSHOT_BYTES
     interval = NodeConfig.__dataclass_fields__["snapshot_interval_ms"].default
-    assert interval == cadence_watch.INTERVAL_MS
+    assert interval == limits.SNAPSHOT_INTERVAL_MS
     run = Process(monkeypatch, {})
     run.commit(11, LIMIT)
     assert run.step(DUE) == run.step(2 * DUE) == []

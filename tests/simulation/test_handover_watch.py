@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.checkers.kraft.limits import HANDED_OVER_US
 from kraftwreck.nodes.broker.lifecycle import Life
 from kraftwreck.nodes.replication.effects import Proposal
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.systems.kraft.simulated import handover_watch
 from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
-from kraftwreck.systems.kraft.simulated.handover_watch import LATE_US, HandoverWatch
+from kraftwreck.systems.kraft.simulated.handover_watch import HandoverWatch
 from tests.replication.world import KEY
 
 pytestmark = pytest.mark.interpreted
@@ -92,57 +93,57 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
 @pytest.mark.parametrize("api", ["BrokerHeartbeat", "BrokerRegistration", "AlterPartition"])
 def test_f11_a_broker_waits_a_moment_only(monkeypatch: pytest.MonkeyPatch, api: str) -> None:
     broker = Broker(monkeypatch, api)
-    assert broker.steps_at(LATE_US - 1) == []
-    assert broker.steps_at(LATE_US) == ["F11"]
-    assert broker.steps_at(2 * LATE_US) == ["F11"], "it is reported once"
-    assert LATE_US == 100_000
+    assert broker.steps_at(HANDED_OVER_US - 1) == []
+    assert broker.steps_at(HANDED_OVER_US) == ["F11"]
+    assert broker.steps_at(2 * HANDED_OVER_US) == ["F11"], "it is reported once"
+    assert HANDED_OVER_US == 100_000
 
 
 def test_f11_other_requests_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Broker(monkeypatch, "AllocateProducerIds").steps_at(LATE_US) == []
+    assert Broker(monkeypatch, "AllocateProducerIds").steps_at(HANDED_OVER_US) == []
 
 
 def test_f11_a_request_to_the_new_controller_may_wait(broker: Broker) -> None:
     broker.asks("BrokerHeartbeat", NEW)
-    assert broker.steps_at(LATE_US) == []
+    assert broker.steps_at(HANDED_OVER_US) == []
 
 
 def test_f11_an_answer_ends_the_wait(broker: Broker) -> None:
     broker.host.requests.clear()
-    assert broker.steps_at(LATE_US) == []
+    assert broker.steps_at(HANDED_OVER_US) == []
 
 
 def test_f11_a_broker_that_knows_no_controller_waits(broker: Broker) -> None:
     """It may know of a leader, but not where to reach it."""
     broker.replica.leader_endpoint = None
     broker.steps_at(1)
-    assert broker.steps_at(LATE_US + 1) == []
+    assert broker.steps_at(HANDED_OVER_US + 1) == []
 
 
 def test_f11_node_0_is_a_controller_like_any_other(broker: Broker) -> None:
     broker.knows(0)
     broker.steps_at(1)
-    assert broker.steps_at(LATE_US + 1) == ["F11"]
+    assert broker.steps_at(HANDED_OVER_US + 1) == ["F11"]
 
 
 def test_f11_the_time_begins_with_the_newest_controller(broker: Broker) -> None:
     broker.knows(3)
     broker.steps_at(1)
-    assert broker.steps_at(LATE_US) == []
-    assert broker.steps_at(LATE_US + 1) == ["F11"]
+    assert broker.steps_at(HANDED_OVER_US) == []
+    assert broker.steps_at(HANDED_OVER_US + 1) == ["F11"]
 
 
 def test_f11_a_pause_does_not_count(broker: Broker) -> None:
     broker.host.resumed_at = 5
-    assert broker.steps_at(LATE_US + 4) == []
-    assert broker.steps_at(LATE_US + 5) == ["F11"]
+    assert broker.steps_at(HANDED_OVER_US + 4) == []
+    assert broker.steps_at(HANDED_OVER_US + 5) == ["F11"]
 
 
 def test_f11_a_new_process_has_asked_nobody(broker: Broker) -> None:
     broker.host.life = 2
     broker.host.requests.clear()
     broker.steps_at(1)
-    assert broker.steps_at(LATE_US + 1) == []
+    assert broker.steps_at(HANDED_OVER_US + 1) == []
 
 
 @pytest.mark.parametrize("what", ["stopped", "no broker", "no node"])
@@ -153,7 +154,7 @@ def test_f11_only_a_running_broker_is_judged(broker: Broker, what: str) -> None:
         broker.host.node.broker = None
     else:
         broker.host.node = None
-    assert broker.steps_at(LATE_US) == []
+    assert broker.steps_at(HANDED_OVER_US) == []
 
 
 @pytest.mark.parametrize("what", ["decided", "proposed again", "another epoch", "another ISR"])
@@ -169,4 +170,4 @@ def test_f11_a_proposal_that_nobody_waits_for_may_be_unanswered(
         broker.partition.in_sync.pending.proposal = Proposal(KEY, 3, 6, ((1, 7), (2, 7)))
     else:
         broker.partition.in_sync.pending.proposal = Proposal(KEY, 3, 5, ((1, 7),))
-    assert broker.steps_at(LATE_US) == []
+    assert broker.steps_at(HANDED_OVER_US) == []

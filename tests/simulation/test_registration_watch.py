@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.checkers.kraft.limits import STEPS_US
+from kraftwreck.checkers.kraft.limits import (
+    LONGEST_REGISTRATION_BACKOFF_MS,
+    REGISTRATION_BACKOFF_MS,
+    STEPS_US,
+)
 from kraftwreck.nodes.broker import lifecycle
 from kraftwreck.nodes.broker.lifecycle import Life
 from kraftwreck.nodes.consensus.effects import ApiResponseReceived, Tick
@@ -21,8 +25,6 @@ from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
 from kraftwreck.systems.kraft.simulated.registration_watch import (
     BROKER,
     CONTROLLER,
-    FIRST_US,
-    LONGEST_US,
     RegistrationWatch,
 )
 
@@ -30,6 +32,8 @@ pytestmark = pytest.mark.interpreted
 
 SELF, LEADER, OTHER = 1, 2, 3
 PROCESS = bytes(15) + b"1"
+FIRST_US = 1000 * REGISTRATION_BACKOFF_MS
+LONGEST_US = 1000 * LONGEST_REGISTRATION_BACKOFF_MS
 FIRST_LATE = 2 * FIRST_US + STEPS_US
 """After the first failure of a node."""
 

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kraftwreck.checkers.kraft.limits import STEP_NS
+from kraftwreck.checkers.kraft.limits import BLUR_NS, STEP_NS
 from kraftwreck.checkers.kraft.recorded.timeline import Timeline
 from kraftwreck.checkers.recorded.clocks import slowest
 from kraftwreck.histories.message import Message
@@ -90,9 +90,7 @@ class Commits:
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
-        # Clocks, and the samples of slow clocks, have a resolution of whole microseconds. So two
-        # events of one instant may seem this far apart.
-        self.blur = int(4_000 * slowest(evidence.run.test))
+        self.blur = int(BLUR_NS * slowest(evidence.run.test))
         self.step = max(self.blur, STEP_NS if evidence.own_inputs else 0)
         """How far the times of a step's answers and events may differ (ns)."""
         self._times: list[int] = []

@@ -15,7 +15,13 @@ from typing import Any
 
 from kraftwreck.checkers.kraft.invariants.evidence import Evidence
 from kraftwreck.checkers.kraft.invariants.report import Report
-from kraftwreck.checkers.kraft.limits import CALM_NS, FETCH_MAX_BYTES, FETCH_MAX_WAIT_MS, NEWS
+from kraftwreck.checkers.kraft.limits import (
+    CALM_NS,
+    FETCH_MAX_BYTES,
+    FETCH_MAX_WAIT_MS,
+    FOLLOWED_US,
+    NEWS,
+)
 from kraftwreck.checkers.kraft.quorum_model.fetching import is_plain
 from kraftwreck.checkers.kraft.recorded.settings import setting
 from kraftwreck.checkers.kraft.recorded.timeline import Timeline
@@ -134,7 +140,7 @@ def _bound(test: dict[str, Any]) -> int | None:
     if len(test.get("controllers") or ()) == 1:
         return None  # It commits at once, and its own disk, with snapshots to write, delays it.
     disk = int(knobs["fsync_max"]) * int(knobs["slow_factor"])
-    bound = 3 * int(knobs["latency_max"]) + 4 * disk + 20_000
+    bound = 3 * int(knobs["latency_max"]) + 4 * disk + FOLLOWED_US
     wait = setting(test, "fetch_max_wait_ms", FETCH_MAX_WAIT_MS) * 1000
     return bound * _US if bound < wait * 2 // 3 else None
 

@@ -11,7 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kraftwreck.checkers.kraft.limits import DRIFT_US, STEPS_US
+from kraftwreck.checkers.kraft.limits import (
+    DRIFT_US,
+    SNAPSHOT_BYTES,
+    SNAPSHOT_INTERVAL_MS,
+    STEPS_US,
+)
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.node import Node
@@ -23,10 +28,6 @@ from kraftwreck.simulation.world import World
 
 BYTES: Final = "snapshot_bytes"
 INTERVAL: Final = "snapshot_interval_ms"
-MOST_BYTES: Final = 20 << 20
-"""Default of ``metadata.log.max.record.bytes.between.snapshots``."""
-INTERVAL_MS: Final = 3_600_000
-"""Default of ``metadata.log.max.snapshot.interval.ms``."""
 NO_SNAPSHOT: Final = (0, 0)
 
 
@@ -64,7 +65,9 @@ class CadenceWatch:
     def _settings_of(self, host: Host) -> tuple[int, int]:
         """Return the most bytes between snapshots, and the longest time (µs) between them."""
         settings = self._world.knobs.settings_of(host.id)
-        return settings.get(BYTES, MOST_BYTES), 1000 * settings.get(INTERVAL, INTERVAL_MS)
+        return settings.get(BYTES, SNAPSHOT_BYTES), 1000 * settings.get(
+            INTERVAL, SNAPSHOT_INTERVAL_MS
+        )
 
     def _on_trace(self, host: Host, event: TraceEvent) -> None:
         kind = event.kind

@@ -7,8 +7,9 @@ for another leader, or once its log was opened again.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
+from kraftwreck.checkers.kraft.limits import FETCH_BACKOFF_MS
 from kraftwreck.nodes.protocol.errors import NONE, OFFSET_OUT_OF_RANGE
 from kraftwreck.nodes.replication.effects import FetchFrom
 from kraftwreck.nodes.replication.events import FetchAnswered, FetchPart, LogOpened
@@ -18,9 +19,6 @@ from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.binding import record_traffic
 from kraftwreck.systems.kraft.simulated.record_logs import name_of, replicas_on
-
-BACKOFF_US: Final = 1_000_000
-"""``replica.fetch.backoff.ms``."""
 
 Failed = tuple[int, int, int, int]
 """Life of the process, leader, leader epoch, and the time by its clock."""
@@ -71,7 +69,7 @@ class FetchBackoff:
             known = self._failed.pop((host.id, part.key), None)
             if known is None or known[:3] != (host.life, fetch.leader, part.leader_epoch):
                 continue
-            if now - known[3] < BACKOFF_US:
+            if now - known[3] < 1000 * FETCH_BACKOFF_MS:
                 self._failures.add(
                     "L8",
                     self._world.now,

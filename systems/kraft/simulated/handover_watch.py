@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kraftwreck.checkers.kraft.limits import HANDED_OVER_US
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.nodes.broker.lifecycle import Life
 from kraftwreck.nodes.node import Node
@@ -26,8 +27,6 @@ from kraftwreck.systems.kraft.simulated.record_logs import replicas_on
 LIFE: Final = "BrokerHeartbeat"
 KINDS: Final = {LIFE: LIFE, "BrokerRegistration": LIFE, ALTER: ALTER}
 """The requests of brokers by kind: of each kind one is in flight."""
-LATE_US: Final = 100_000
-"""How long a broker may take for the step or two that it needs."""
 
 
 class HandoverWatch:
@@ -74,7 +73,7 @@ class HandoverWatch:
             if (
                 rpc.named != leader
                 and host.requests.get(rpc.key) is rpc
-                and host.clock.elapsed(since, now) >= LATE_US
+                and host.clock.elapsed(since, now) >= HANDED_OVER_US
                 and (kind != ALTER or waits_for(rpc.message, replicas_on(host)))
             ):
                 del last[kind]  # Once.

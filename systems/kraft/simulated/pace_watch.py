@@ -10,9 +10,9 @@ rule judges what the leader knows of its followers.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from kraftwreck.checkers.kraft.limits import STEPS_US
+from kraftwreck.checkers.kraft.limits import LATE_US, STEADY_US, STEPS_US
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.replication.headers import PartitionKey
@@ -22,9 +22,6 @@ from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.record_logs import name_of
 from kraftwreck.systems.kraft.simulated.record_watch import least_in_sync
-
-LATE_US: Final = 50_000
-STEADY_US: Final = 5_000_000
 
 
 @dataclass(slots=True)

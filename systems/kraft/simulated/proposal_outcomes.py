@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from kraftwreck.checkers.kraft.limits import ASKED_AGAIN_US
 from kraftwreck.nodes.consensus.effects import ApiResponseReceived
 from kraftwreck.nodes.protocol.errors import INELIGIBLE_REPLICA, NONE, OPERATION_NOT_ATTEMPTED
 from kraftwreck.nodes.replication.effects import Proposal
@@ -27,8 +28,6 @@ from kraftwreck.systems.kraft.simulated.record_logs import name_of, replicas_on
 NOT_MADE: Final = (INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED)
 """Errors of a proposal that was not made, and that was based on the newest state."""
 ALTER: Final = "AlterPartition"
-PAUSE_US: Final = 49_000
-"""The least pause: a broker asks again after 50 ms, and reads its clock in whole microseconds."""
 UNKNOWN: Final = -1
 """The broker epoch of a follower that did not name one."""
 
@@ -152,7 +151,7 @@ class ProposalOutcomes:
             before, at = undecided.get(key, (None, 0))
             if before != proposed or rpc.sent < at:
                 continue  # A request may arrive twice.
-            if source.clock.elapsed(at, rpc.sent) < PAUSE_US:
+            if source.clock.elapsed(at, rpc.sent) < ASKED_AGAIN_US:
                 self._failures.add(
                     "D18",
                     self._world.now,

@@ -10,7 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kraftwreck.checkers.kraft.limits import STEPS_US
+from kraftwreck.checkers.kraft.limits import (
+    LONGEST_REGISTRATION_BACKOFF_MS,
+    REGISTRATION_BACKOFF_MS,
+    STEPS_US,
+)
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.broker.lifecycle import Life
@@ -28,8 +32,6 @@ from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
 
 BROKER: Final = "BrokerRegistration"
 CONTROLLER: Final = "ControllerRegistration"
-FIRST_US: Final = 100_000
-LONGEST_US: Final = 120_000_000
 
 
 @dataclass(slots=True)
@@ -99,7 +101,9 @@ class RegistrationWatch:
                 continue
             since = max(known.failed, before[1])
             # A success doubles a controller's back-off, too, before the first failure.
-            wait = min(FIRST_US << known.sent, LONGEST_US)
+            wait = 1000 * min(
+                REGISTRATION_BACKOFF_MS << known.sent, LONGEST_REGISTRATION_BACKOFF_MS
+            )
             if host.waited(since, now, STEPS_US) > wait and _is_missing(node, api, known.rpc):
                 known.failed = None  # Once.
                 self._failures.add(

@@ -7,8 +7,7 @@ as the replicas allow.
 
 from __future__ import annotations
 
-from typing import Final
-
+from kraftwreck.checkers.kraft.limits import COUNTED_US
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 from kraftwreck.nodes.replication.in_sync import UNKNOWN
 from kraftwreck.nodes.replication.partition import Partition
@@ -27,8 +26,6 @@ from kraftwreck.systems.kraft.simulated.record_watch import (
     identity,
     least_in_sync,
 )
-
-SLACK_US: Final = 100_000
 
 
 class ReplicaWatch:
@@ -154,7 +151,7 @@ def _allowed(partition: Partition, end: int, members: set[int]) -> int:
     in_sync, shared = partition.in_sync, partition.with_
     if len(in_sync.isr) < least_in_sync(partition):
         return 0
-    waits_us = shared.lag_us + shared.lag_us // 2 + SLACK_US
+    waits_us = shared.lag_us + shared.lag_us // 2 + COUNTED_US
     replicas = counted(partition)
     allowed = partition.vouched
     for broker, remote in in_sync.remotes.items():

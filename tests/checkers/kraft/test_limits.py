@@ -6,7 +6,9 @@ Halved or doubled, a limit makes one of these tests fail (``bench/checker_mutant
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -53,6 +55,18 @@ SECOND = 1_000_000_000
 
 def found(run: Any, invariant: str) -> bool:
     return any(each.type == invariant for each in findings(run))
+
+
+ROOT = Path(__file__).parents[3]
+TIME = re.compile(r"^ *_?[A-Z_]+_(?:NS|US|MS|S)\b[^=\n]*= *\(?\d", re.MULTILINE)
+
+
+def test_times_of_rules_are_in_one_file() -> None:
+    rules = [*ROOT.glob("checkers/kraft/**/*.py"), *ROOT.glob("systems/kraft/simulated/*_watch.py")]
+    assert len(rules) > 60
+    own = {path.name: TIME.findall(path.read_text()) for path in rules}
+    assert own.pop("limits.py")
+    assert {name: found for name, found in own.items() if found} == {}
 
 
 # --- settings that a run does not name ----------------------------------------------------------
