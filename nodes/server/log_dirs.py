@@ -27,14 +27,16 @@ APIS: Final = frozenset((DESCRIBE, ALTER))
 
 
 class LogDirs:
-    """The data directory; ``sizes`` returns the bytes of each log in it."""
+    """The data directory of ``broker``; ``sizes`` returns the bytes of each log in it."""
 
     def __init__(
         self,
+        broker: int,
         directory: Path,
         image: Callable[[], ImageView],
         sizes: Callable[[], Mapping[PartitionKey, int]],
     ) -> None:
+        self._broker = broker
         self._directory = directory
         self._path = str(directory.absolute())
         self._image, self._sizes = image, sizes
@@ -67,22 +69,23 @@ class LogDirs:
         return {"throttle_time_ms": 0, "error_code": NONE, "results": [result]}
 
     def _alter(self, request: Body) -> Body:
-        """A replica that is where it should be has been moved; it cannot be anywhere else."""
+        """A replica of this broker has been moved, also if its log will only now be made."""
         found: dict[str, list[Body]] = {}
-        here = self._sizes()
         for directory in request["dirs"]:
             for topic in directory["topics"]:
                 for number in topic["partitions"]:
                     code = LOG_DIR_NOT_FOUND
                     if directory["path"] == self._path:
-                        code = self._moved(here, topic["name"], number)
+                        code = self._moved(topic["name"], number)
                     entry = {"partition_index": number, "error_code": code}
                     found.setdefault(topic["name"], []).append(entry)
         results = [{"topic_name": name, "partitions": parts} for name, parts in found.items()]
         return {"throttle_time_ms": 0, "results": results}
 
-    def _moved(self, here: Mapping[PartitionKey, int], name: str, number: int) -> int:
-        topic = self._image().topics.get(name)
-        if topic is None or not 0 <= number < topic.partitions:
+    def _moved(self, name: str, number: int) -> int:
+        image = self._image()
+        topic = image.topics.get(name)
+        partition = None if topic is None else image.partitions.get((topic.topic_id, number))
+        if partition is None:
             return UNKNOWN_TOPIC_OR_PARTITION
-        return NONE if (topic.topic_id, number) in here else NOT_LEADER_OR_FOLLOWER
+        return NONE if self._broker in partition.replicas else NOT_LEADER_OR_FOLLOWER

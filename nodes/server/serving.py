@@ -211,7 +211,7 @@ def _requests(
         return Requests(shell.submit, config.voters)
     gathering = Gathering(shell.submit, asyncio.get_running_loop().call_soon)
     records = Records(RecordRequests(topics, files), gathering)
-    log_dirs = LogDirs(config.log_dir, topics.image, files.sizes)
+    log_dirs = LogDirs(config.node_id, config.log_dir, topics.image, files.sizes)
     return Requests(shell.submit, config.voters, records, log_dirs)
 
 

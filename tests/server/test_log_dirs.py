@@ -22,9 +22,11 @@ def logs(tmp_path: Path) -> LogDirs:
         "a": SimpleNamespace(topic_id=A, partitions=3),
         "b": SimpleNamespace(topic_id=B, partitions=1),
     }
-    image = SimpleNamespace(topics=topics, names={A: "a", B: "b"})
-    sizes = {(A, 0): 10, (A, 2): 30, (B, 0): 0, (GONE, 0): 5}
-    return LogDirs(tmp_path, lambda: cast(ImageView, image), lambda: sizes)
+    replicas = {(A, 0): (1,), (A, 1): (2, 3), (A, 2): (2, 1), (B, 0): (1,)}
+    partitions = {key: SimpleNamespace(replicas=each) for key, each in replicas.items()}
+    image = SimpleNamespace(topics=topics, names={A: "a", B: "b"}, partitions=partitions)
+    sizes = {(A, 0): 10, (A, 2): 30, (GONE, 0): 5}
+    return LogDirs(1, tmp_path, lambda: cast(ImageView, image), lambda: sizes)
 
 
 def described(logs: LogDirs, version: int, topics: Any) -> dict[str, Any]:
@@ -48,7 +50,7 @@ def test_a_directory_has_the_logs_of_topics_that_exist(
         for topic in found["topics"]
         for part in topic["partitions"]
     }
-    assert sizes == {("a", 0): 10, ("a", 2): 30, ("b", 0): 0}
+    assert sizes == {("a", 0): 10, ("a", 2): 30}
     if version >= 4:
         assert 0 <= found["usable_bytes"] <= found["total_bytes"]
     assert not found.get("is_cordoned", False)
@@ -62,7 +64,9 @@ def test_only_named_partitions_are_described(logs: LogDirs) -> None:
 
 
 def test_a_replica_can_only_stay_where_it_is(logs: LogDirs, tmp_path: Path) -> None:
+    """Broker 1 has a replica of b, whose log is not made yet."""
     topics = [{"name": "a", "partitions": [0, 1, 3]}, {"name": "missing", "partitions": [0]}]
+    topics += [{"name": "b", "partitions": [0]}]
     here = {"path": str(tmp_path), "topics": topics}
     there = {"path": "/elsewhere", "topics": [{"name": "b", "partitions": [0]}]}
     answer = logs.body(ALTER, {"dirs": [here, there]})
@@ -73,5 +77,5 @@ def test_a_replica_can_only_stay_where_it_is(logs: LogDirs, tmp_path: Path) -> N
     ] == [
         ("a", [MOVED, ELSEWHERE, UNKNOWN_TOPIC]),
         ("missing", [UNKNOWN_TOPIC]),
-        ("b", [NO_DIRECTORY]),
+        ("b", [MOVED, NO_DIRECTORY]),
     ]
