@@ -44,7 +44,7 @@ class Process:
         self.image = fake(stable_offset=-1, in_transaction=False)
         self.loader = fake(loading=None, generating=None)
         log = fake(batches_between=self.batches)
-        self.replica = fake(log=log, high_watermark=10, snapshots=[])
+        self.replica = fake(log=log, high_watermark=0, snapshots=[])
         self.host = fake(
             id=1,
             name="n1",

@@ -30,7 +30,7 @@ from kraftwreck.systems.kraft.simulated.registration_watch import (
 
 pytestmark = pytest.mark.interpreted
 
-SELF, LEADER, OTHER = 1, 2, 3
+SELF, LEADER, OTHER = 1, 0, 3
 PROCESS = bytes(15) + b"1"
 FIRST_US = 1000 * REGISTRATION_BACKOFF_MS
 LONGEST_US = 1000 * LONGEST_REGISTRATION_BACKOFF_MS

@@ -37,10 +37,10 @@ class _Link:
     """The requests of a process to one member.
 
     ``latest`` is the correlation id of the last one, ``asked`` their number since the last answer:
-    no more than that can have failed. It is None before the first answer.
+    no more than that can have failed. Both are None at first, ``asked`` until the first answer.
     """
 
-    latest: int = -1
+    latest: int | None = None
     asked: int | None = None
 
 
@@ -101,7 +101,7 @@ class BackoffWatch:
         if link is None or not link.asked or not isinstance(node, Node):
             return
         first, longest = self._waits[host.id]
-        wait = min(first << min(link.asked - 1, 10), longest)
+        wait = min(first << min(link.asked - 1, longest.bit_length()), longest)
         if not node.replica.links.is_ready(event.source, host.clock.mono(self._world.now) + wait):
             self._failures.add(
                 "F13",
