@@ -270,6 +270,11 @@ _ENTRIES = [
         judge=judge_searched(lambda options: MODELS["topic-register"]),
     ),
     HistoryModel(
+        name="expiring-register",
+        about="a linearizable register whose value may expire: a read of null deletes it",
+        judge=judge_searched(lambda options: MODELS["expiring-register"]),
+    ),
+    HistoryModel(
         name="set-presence",
         about="one element of a set: created only while absent, deleted only while present",
         judge=judge_searched(lambda options: MODELS["set-presence"]),

@@ -28,9 +28,9 @@ from kraftwreck.histories.verdict import Anomaly, CheckerResult, merge_valid
 
 BY_KEY = frozenset(
     {
-        "register", "cas-register", "topic-register", "set-presence", "lock", "fifo-queue",
-        "unordered-queue", "linearizable-set", "linearizable-counter", "multi-register",
-        "key-value", "log",
+        "register", "cas-register", "topic-register", "expiring-register", "set-presence", "lock",
+        "fifo-queue", "unordered-queue", "linearizable-set", "linearizable-counter",
+        "multi-register", "key-value", "log",
     }
 )  # fmt: skip
 """Models that judge each key alone. Others do so with ``independent``, except those of

@@ -90,6 +90,11 @@ def _strict_truth(history: History) -> bool:
     return judges.explained(calls, None, judges.register(strict=True))
 
 
+def _expiring_truth(history: History) -> bool:
+    calls = judges.operations(history, ["read"])
+    return judges.explained(calls, None, judges.register(expires=True))
+
+
 def _machine(name: str, start: Any, step: judges.Step, **options: Any) -> Family:
     model = "lock" if name == "owned-lock" else name
 
@@ -243,6 +248,11 @@ FAMILIES: dict[str, Family] = {
         lambda seed, number: one_register(seed, number, delete=True),
         _searched("topic-register"),
         _strict_truth,
+    ),
+    "expiring-register": Family(
+        lambda seed, number: one_register(seed, number, delete=True),
+        _searched("expiring-register"),
+        _expiring_truth,
     ),
     "lock": _machine("lock", None, judges.lock(False)),
     "owned-lock": _machine("owned-lock", None, judges.lock(True), owned=True),

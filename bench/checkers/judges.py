@@ -77,13 +77,14 @@ def explained(calls: Sequence[Done], initial: Hashable, step: Step, timely: bool
     return search(0, initial)
 
 
-def register(strict: bool = False) -> Step:
-    """A register of null at first; ``strict``: written and deleted only while not null."""
+def register(strict: bool = False, expires: bool = False) -> Step:
+    """A register of null at first; ``strict``: written and deleted only while not null. If it
+    ``expires``, it may be null when it is read, and from then on."""
 
     def step(state: Any, call: Done) -> Iterator[Hashable]:
         if call.f == "read":
-            if state == call.answer:
-                yield state
+            if state == call.answer or (expires and call.answer is None):
+                yield call.answer
         elif call.f == "cas":
             if state == call.asked[0]:
                 yield call.asked[1]

@@ -91,21 +91,31 @@ class Register:
     f ``read`` (value: the value seen), ``write`` (value), ``cas`` ([old, new]),
     ``delete`` (a write of null). A ``strict`` register lives in something that must exist, such
     as a topic's configuration: ``write`` and ``delete`` succeed only while the value is not null.
-    With an ``initial`` value null is no value, as in Knossos: a read of null means nothing.
+    With an ``initial`` value null is no value, as in Knossos: a read of null means nothing. The
+    value of a register that ``expires`` may become null at any time: a read of null deletes it.
     """
 
     def __init__(
-        self, name: str, *, cas: bool = True, strict: bool = False, initial: Any = None
+        self,
+        name: str,
+        *,
+        cas: bool = True,
+        strict: bool = False,
+        initial: Any = None,
+        expires: bool = False,
     ) -> None:
         self.name = name
         self.initial: Hashable = freeze(initial)
         self._cas = cas
+        self._expires = expires
         self._need: Hashable = PRESENT if strict else ANY
 
     def action(self, call: Call) -> Action | None:
         if call.f == "read":
             if call.type != OK or (call.value is None and self.initial is not None):
                 return None
+            if call.value is None and self._expires:
+                return Action(ANY, None)
             return Action(freeze(call.value), SAME)
         if call.f == "write":
             return Action(self._need, freeze(call.argument))
@@ -146,6 +156,7 @@ MODELS: dict[str, Model] = {
     "register": Register("register", cas=False),
     "cas-register": Register("cas-register"),
     "topic-register": Register("topic-register", strict=True),
+    "expiring-register": Register("expiring-register", expires=True),
     "set-presence": Presence(),
 }
 

@@ -71,7 +71,7 @@ def random_history(rnd: random.Random) -> list[Op]:
     return ops
 
 
-@pytest.mark.parametrize("name", ["cas-register", "topic-register"])
+@pytest.mark.parametrize("name", ["cas-register", "topic-register", "expiring-register"])
 def test_it_agrees_with_the_plain_search(name: str) -> None:
     model = MODELS[name]
     rnd = random.Random(f"{name} 5")

@@ -106,6 +106,18 @@ def test_a_topic_register_is_written_only_while_it_exists(history: Any) -> None:
     assert check(MODELS["topic-register"], pair(history.ops)).valid is False
 
 
+def test_the_value_of_an_expiring_register_may_be_lost_but_does_not_return(history: Any) -> None:
+    expiring = MODELS["expiring-register"]
+    history.did(0, "write", 1)
+    history.did(1, "read", saw=1)
+    history.did(1, "read", saw=None)
+    history.did(1, "read", saw=None)
+    assert check(MODELS["cas-register"], pair(history.ops)).valid is False
+    assert check(expiring, pair(history.ops)).valid is True
+    history.did(1, "read", saw=1)
+    assert check(expiring, pair(history.ops)).valid is False
+
+
 def test_keys_are_independent(history: Any, make_run: Callable[..., Any]) -> None:
     history.did(0, "cas", [None, 1], key="a")
     history.did(0, "read", saw=None, key="b")
@@ -253,7 +265,7 @@ def small_histories(draw: st.DrawFn) -> list[Op]:
 
 
 @settings(max_examples=400, deadline=None)
-@given(small_histories(), st.sampled_from(["cas-register", "topic-register"]))
+@given(small_histories(), st.sampled_from(["cas-register", "topic-register", "expiring-register"]))
 def test_the_search_agrees_with_brute_force(ops: list[Op], name: str) -> None:
     model = MODELS[name]
     calls = pair(ops)

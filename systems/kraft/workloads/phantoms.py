@@ -84,6 +84,11 @@ class Phantom:
         self.lives += 1
 
 
+def phantom(client: ClientState, number: int, life: int = 1) -> Phantom:
+    """Return the broker with this id as its ``life``-th process, which is not registered yet."""
+    return Phantom(number, _uuid(client, "directory", number), incarnation(client, number, life))
+
+
 def phantoms_of(client: ClientState) -> list[Phantom]:
     """Return the phantoms that this client plays; none for most clients."""
     if client.thread >= THREADS:
@@ -91,10 +96,7 @@ def phantoms_of(client: ClientState) -> list[Phantom]:
     known: list[Phantom] | None = client.memory.get("phantoms")
     if known is None:
         first = FIRST_ID + client.thread * PER_THREAD
-        known = [
-            Phantom(number, _uuid(client, "directory", number), incarnation(client, number, 1))
-            for number in range(first, first + PER_THREAD)
-        ]
+        known = [phantom(client, number) for number in range(first, first + PER_THREAD)]
         client.memory["phantoms"] = known
     return known
 
@@ -169,9 +171,16 @@ def committed_offset(client: ClientState) -> Generator[Call, Answer, int]:
 
 
 def register(
-    client: ClientState, phantom: Phantom, process: bytes, previous: int = NO_EPOCH
+    client: ClientState,
+    phantom: Phantom,
+    process: bytes,
+    previous: int = NO_EPOCH,
+    rack: str | None = None,
 ) -> Said:
-    """Register the phantom as ``process``; return the outcome and a report."""
+    """Register the phantom as ``process``; return the outcome and a report.
+
+    Its rack names the client's thread unless it is given.
+    """
     report: Report = {
         "broker": phantom.id,
         "did": "register",
@@ -182,6 +191,8 @@ def register(
     if cluster is None:
         return "fail", report | {"error": "no cluster id known"}
     body = registration(client, phantom, process, previous, cluster)
+    if rack is not None:
+        body["rack"] = rack
     how, seen = yield from _ask(client, "BrokerRegistration", REGISTRATION_VERSION, body)
     if how != "ok":
         return how, report | {"error": seen["error"]}

@@ -62,6 +62,6 @@ def test_workloads_are_found_by_name_and_unknown_ones_listed() -> None:
     assert find("leader") is WORKLOAD
     with pytest.raises(
         OptionError,
-        match=r"'bank'; known workloads: leader, .*\bregister, requests",
+        match=r"'bank'; known workloads: leader, .*\bregister, registration, requests",
     ):
         find("bank")
