@@ -38,6 +38,7 @@ PROGRESS_S = 2.0
 CRASH = "crash"
 IMPORT = "import"
 UNKNOWN = "unknown"
+NODES = "nodes/"
 
 
 class Hunted(msgspec.Struct, kw_only=True):
@@ -94,12 +95,14 @@ def hunt(
             tested = Tested(seed, campaign.options(seed).workload, "", 0.0, 0.0)
             tested.found = [(SIMULATOR, "L8", str(error))]
         except Exception as error:
-            where = in_the_nodes(error)
-            if where is None:
-                raise
             tested = Tested(seed, campaign.options(seed).workload, "", 0.0, 0.0)
+            where = place_of(error)
             text = " ".join(f"{error} (in {where})".split())
-            tested.found = [(CRASH, type(error).__name__, text)]
+            if where.startswith(NODES):
+                tested.found = [(CRASH, type(error).__name__, text)]
+            else:
+                # A rule met a state of a node that it does not know.
+                tested.unknown = [(SIMULATOR, f"{type(error).__name__}: {text}")]
         sim_s += tested.sim_s
         now = time.process_time()
         if now - said >= PROGRESS_S:
@@ -125,15 +128,16 @@ def hunt(
     return Hunted(found=False, cpu_s=spent, runs=done, sim_s=round(sim_s, 3), executed=executed())
 
 
-def in_the_nodes(error: BaseException) -> str | None:
-    """Return the innermost place in the node code of a traceback, None if there is none."""
+def place_of(error: BaseException) -> str:
+    """Return the innermost place of a traceback in the code of the nodes, which begins with
+    :data:`NODES`; without one, the innermost place."""
     home = Path(nodes.__file__ or "").parent
-    place = None
-    for frame in traceback.extract_tb(error.__traceback__):
+    frames = traceback.extract_tb(error.__traceback__)
+    for frame in reversed(frames):
         path = Path(frame.filename)
         if path.is_relative_to(home):
-            place = f"nodes/{path.relative_to(home)}:{frame.lineno}"
-    return place
+            return f"{NODES}{path.relative_to(home)}:{frame.lineno}"
+    return "/".join(Path(frames[-1].filename).parts[-2:]) + f":{frames[-1].lineno}"
 
 
 @click.command()

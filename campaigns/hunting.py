@@ -16,7 +16,7 @@ import msgspec
 from kraftwreck.campaigns.case import Case, Size
 from kraftwreck.campaigns.case_file import SavedCase
 from kraftwreck.campaigns.executed import added
-from kraftwreck.campaigns.hunt import CRASH, IMPORT, Hunted, Progress
+from kraftwreck.campaigns.hunt import CRASH, IMPORT, UNKNOWN, Hunted, Progress
 from kraftwreck.campaigns.shrinking import PassesError, ShrinkError, shrink_anywhere
 from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.options import Style
@@ -173,7 +173,7 @@ def _hunt(
 def shrink_found(patch: Path, hunted: Hunted, style: Style, budget_s: float) -> Size | None:
     """Shrink the test that found the bug of ``patch`` for ``budget_s`` CPU seconds; return its
     size, or None where it cannot be shrunk."""
-    if hunted.seed is None or hunted.checker in (CRASH, IMPORT):
+    if hunted.seed is None or hunted.checker in (CRASH, IMPORT) or hunted.anomaly == UNKNOWN:
         return None
     campaign = replace(everything(), style=style, system_options=options_for(patch))
     options = campaign.options(hunted.seed)

@@ -296,9 +296,8 @@ def test_nodes_that_fail_where_no_node_is_are_found(
     def broken(*_: object, **__: object) -> NoReturn:
         raise ValueError("no disk can be formatted")
 
-    monkeypatch.setattr(
-        "kraftwreck.campaigns.hunt.in_the_nodes", lambda error: "nodes/log/format.py:1"
-    )
+    place = "nodes/log/format.py:1"
+    monkeypatch.setattr("kraftwreck.campaigns.hunt.place_of", lambda error: place)
     monkeypatch.setattr("kraftwreck.campaigns.hunt.run_seed", broken)
     hunted = hunt(Campaign(), 5, budget_s=30, runs=1)
     assert (hunted.found, hunted.checker, hunted.anomaly) == (True, "crash", "ValueError")
@@ -306,9 +305,20 @@ def test_nodes_that_fail_where_no_node_is_are_found(
         5,
         "no disk can be formatted (in nodes/log/format.py:1)",
     )
-    monkeypatch.setattr("kraftwreck.campaigns.hunt.in_the_nodes", lambda error: None)
-    with pytest.raises(ValueError, match="formatted"):
-        hunt(Campaign(), 5, budget_s=30, runs=1)
+
+
+def test_a_rule_that_fails_is_a_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hunts compare with a run of the clean nodes, where a broken rule fails, too."""
+
+    def broken(*_: object, **__: object) -> NoReturn:
+        raise KeyError("no such replica")
+
+    monkeypatch.setattr("kraftwreck.campaigns.hunt.run_seed", broken)
+    hunted = hunt(Campaign(), 5, budget_s=30, runs=1)
+    assert (hunted.found, hunted.checker, hunted.anomaly) == (True, "simulator", "unknown")
+    assert re.fullmatch(
+        r"KeyError: 'no such replica' \(in mutants/test_mutants.py:\d+\)", hunted.explanation or ""
+    )
 
 
 def test_a_checker_that_becomes_unknown_is_a_find(monkeypatch: pytest.MonkeyPatch) -> None:

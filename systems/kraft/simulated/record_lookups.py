@@ -469,7 +469,7 @@ def _may_begin_before(log: RecordLog, offset: int) -> bool:
     and then the rest. The leader sees the new start in the next fetch.
     """
     first = log.batches[0] if log.batches else None
-    return first is None or first.base_offset == log.start <= offset < first.next_offset
+    return first is None or (first.base_offset == log.start and offset < first.next_offset)
 
 
 def _end_of(partition: Partition, log: RecordLog, epoch: int) -> tuple[int, int]:
