@@ -55,14 +55,18 @@ def has_uncommitted_voters(replica: Replica) -> None:
 STATES = pytest.mark.parametrize("enter", [waits, has_committed_nothing, has_uncommitted_voters])
 
 
+def fake(**fields: Any) -> Any:
+    return SimpleNamespace(**fields)
+
+
 class Watch:
     """A run in which ``replica`` leads."""
 
     def __init__(self, patch: pytest.MonkeyPatch, replica: Replica) -> None:
         self.failures = Failures()
         node = SimpleNamespace(replica=replica)
-        self.host: Any = SimpleNamespace(id=1, name="n1", node=node)
-        self.world: Any = SimpleNamespace(now=0, on_step=[])
+        self.host = fake(id=1, name="n1", node=node)
+        self.world = fake(now=0, on_step=[])
         patch.setattr(voter_rehearsal, "Node", SimpleNamespace)
         VoterRehearsal(self.world, self.failures)
 

@@ -130,16 +130,19 @@ def _create_named(name: str, choose: Choose, client: ClientState, timeout_ms: in
 def _create_alike(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
     """Create two topics whose names differ in one character; '.' and '_' count as equal.
 
-    Sometimes the first one is refused for another reason, and then the second one collides with
-    none.
+    Often a topic of a probe differs from them in the same place. Sometimes the first one is refused
+    for another reason, and then the second one collides with none.
     """
+    head, _, tail = _known(name, choose, client, own=True).rpartition("-")
+    if not head or choose(2, "new") == 0:
+        head, tail = name, "x"
     first = choose(len(_BETWEEN), "first")
     second = (first + 1 + choose(len(_BETWEEN) - 1, "second")) % len(_BETWEEN)
     wrong = choose(4, "wrong") == 0
     return _create(
         [
-            _topic(f"{name}{_BETWEEN[first]}x", num_partitions=0 if wrong else 1),
-            _topic(f"{name}{_BETWEEN[second]}x"),
+            _topic(f"{head}{_BETWEEN[first]}{tail}", num_partitions=0 if wrong else 1),
+            _topic(f"{head}{_BETWEEN[second]}{tail}"),
         ],
         timeout_ms,
     )
