@@ -15,7 +15,9 @@ from kraftwreck.nodes.log.partition.checkpoints import (
     PARTITION_METADATA,
     TopicPartition,
 )
+from kraftwreck.nodes.log.partition.names import SNAPSHOT, numbered
 from kraftwreck.nodes.log.partition.partition_log import PartitionLog
+from kraftwreck.nodes.log.partition.producer_snapshot import encode_snapshot
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.server.log_directory import LogDirectory
@@ -27,7 +29,13 @@ from kraftwreck.simulation.filesystem import Filesystem, MemoryFile
 from kraftwreck.simulation.host import DiskWork
 from kraftwreck.simulation.pieces import Piece
 from kraftwreck.simulation.timeline import WorldError
-from kraftwreck.systems.kraft.simulated.crash_points import Copies, CrashPoints, found, stopped
+from kraftwreck.systems.kraft.simulated.crash_points import (
+    Copies,
+    CrashPoints,
+    deaths_in_stop,
+    found,
+    stopped,
+)
 from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 from tests.replication.world import KEY, batch
 from tests.server.test_partition_files import written
@@ -180,6 +188,66 @@ def test_a_stop_in_good_order_keeps_everything(
     monkeypatch.setattr(PartitionFiles, "close", planted)
     wrong = [each for seed in range(4) for each in stopped(copies, seed)]
     assert (wrong == []) == flushed
+
+
+def numbered_log(files: Filesystem) -> None:
+    """Write a log of several segments by two idempotent producers."""
+    files.make_directory(ROOT)
+    logs = PartitionFiles(ROOT, lambda _: "t", LogSettings(segment_bytes=200), files)
+    logs.carry_out(out.OpenLog(KEY))
+    for offset in range(RECORDS):
+        mine = replace(batch(1), producer_id=7 + offset % 2, producer_epoch=0)
+        placed = replace(mine, base_sequence=offset // 2).placed(offset, 1)
+        logs.carry_out(out.Append(KEY, replace(placed, handle=written(placed))))
+    files.process_ended()
+
+
+def test_a_death_inside_of_a_stop_takes_neither_records_nor_producers() -> None:
+    files = Filesystem()
+    numbered_log(files)
+    copies = Copies(files, "t", KEY)
+    assert [each for seed in range(4) for each in deaths_in_stop(copies, seed)] == []
+
+
+def _snapshot_of_producers_written_again(log: PartitionLog) -> None:
+    path = log.directory / numbered(log.end_offset, SNAPSHOT)
+    file = log._media.open(path, fresh=True)
+    file.append(encode_snapshot(log._producers()))
+    file.close()
+
+
+def test_a_stop_that_writes_the_only_snapshot_of_producers_again_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = Filesystem()
+    numbered_log(files)
+    monkeypatch.setattr(PartitionLog, "_write_producers", _snapshot_of_producers_written_again)
+    (wrong,) = deaths_in_stop(Copies(files, "t", KEY), 1)
+    assert wrong.startswith("a stop after the deletion of all records after ")
+    assert wrong.endswith(", not {7: (0, 10), 8: (0, 11)}")
+
+
+def _checkpoint_before_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop stores the recovery points before it makes the logs durable."""
+    close = PartitionFiles.close
+
+    def planted(self: PartitionFiles) -> bool:
+        for replica in self._replicas.values():
+            self._directory.recovery_points[replica.name] = replica.log.end_offset
+        self._directory.write_recovery_points()
+        return close(self)
+
+    monkeypatch.setattr(PartitionFiles, "close", planted)
+
+
+def test_a_stop_that_stores_the_recovery_point_first_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = Filesystem()
+    numbered_log(files)
+    _checkpoint_before_the_log(monkeypatch)
+    copies = Copies(files, "t", KEY)
+    assert [each for seed in range(8) for each in deaths_in_stop(copies, seed)]
 
 
 def _last_batch_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

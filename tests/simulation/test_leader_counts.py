@@ -11,7 +11,12 @@ from kraftwreck.nemesis.inject import Injector
 from kraftwreck.nodes.consensus.effects import RequestReceived
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.consensus.kraft.leader import Leader
-from kraftwreck.nodes.consensus.kraft.messages import FetchRequest, UpdateRaftVoterRequest
+from kraftwreck.nodes.consensus.kraft.messages import (
+    FetchRequest,
+    FetchSnapshotRequest,
+    UpdateRaftVoterRequest,
+)
+from kraftwreck.nodes.consensus.kraft.states import NEVER
 from kraftwreck.nodes.consensus.kraft.voters import LISTENER, Voter, VoterSet
 from kraftwreck.nodes.node import Node
 from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign
@@ -39,8 +44,16 @@ class Led:
         self.leader = Leader(1, VoterSet(voters), (1, 2), 3, 0, 1000)
         node: Any = Node.__new__(Node)
         node.broker, node.controller = None, SimpleNamespace(is_active=False)
-        replica: Any = SimpleNamespace(state=self.leader, epoch=EPOCH)
-        node.replica = replica
+        snapshots = [SimpleNamespace(id=name, size=SIZE) for name in ((0, 0), (9, 2))]
+        self.replica: Any = SimpleNamespace(
+            state=self.leader,
+            epoch=EPOCH,
+            now=1,
+            snapshots=snapshots,
+            config=SimpleNamespace(cluster_id="own"),
+            shutting_down=False,
+        )
+        node.replica = self.replica
         self.run.host(1).node = node
 
     def fetch(self, node: int, directory: bytes, *, counts: int = 0, epoch: int = EPOCH) -> None:
@@ -52,7 +65,7 @@ class Led:
         for told in self.run.world.on_request:
             told(self.run.host(1), message)
         if counts:
-            self.leader.record_fetch(counts, disk(counts), 7, 9, 1, 1)
+            self.leader.record_fetch(counts, disk(counts), 7, 9, self.replica.now, 1)
         for told in self.run.world.on_step:
             told(self.run.host(1), RequestReceived(1, message))
 
@@ -108,6 +121,66 @@ def test_a_leader_that_resigns_is_not_judged() -> None:
     led.run.host(1).node.replica.state = None  # type: ignore[union-attr]
     for told in led.run.world.on_step:
         told(led.run.host(1), RequestReceived(1, message))
+    assert led.found == []
+
+
+PIECE: Any = {"replica_id": 2, "directory": disk(2), "position": 0, "snapshot_end": 9}
+SIZE = 100
+
+
+def piece(**fields: Any) -> FetchSnapshotRequest:
+    given = {"cluster_id": None, "max_bytes": 7, "current_leader_epoch": EPOCH, "snapshot_epoch": 2}
+    return FetchSnapshotRequest(**{**given, **PIECE, **fields})
+
+
+@pytest.mark.parametrize("counts", [0, 2])
+@pytest.mark.parametrize("position", [0, SIZE - 1])
+def test_each_piece_of_a_snapshot_that_a_voter_fetches_counts(counts: int, position: int) -> None:
+    led = Led()
+    led.handle(piece(), counts=2)
+    led.replica.now = 2
+    led.handle(piece(position=position), counts)
+    assert led.found == ([] if counts else ["I27"])
+
+
+def test_a_piece_that_ends_a_round_of_the_check_counts() -> None:
+    """n2 alone is a majority beside the leader, so it is forgotten at once."""
+    led = Led()
+    led.handle(piece(), counts=2)
+    assert not led.leader.fetched
+    led.handle(piece(), counts=2)
+    assert led.found == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"position": SIZE},
+        {"position": -1},
+        {"snapshot_end": 8},
+        {"snapshot_end": 0, "snapshot_epoch": 0},
+        {"current_leader_epoch": EPOCH - 1},
+        {"current_leader_epoch": EPOCH + 1},
+        {"cluster_id": "another"},
+        {"directory": OTHER},
+        {"replica_id": 7, "directory": disk(7)},
+    ],
+)
+def test_a_piece_that_is_not_sent_to_a_voter_need_not_count(fields: dict[str, Any]) -> None:
+    led = Led()
+    led.handle(piece(), counts=2)
+    led.replica.now = 2
+    led.handle(piece(**fields), 0)
+    assert led.found == []
+
+
+def test_a_leader_that_stops_or_is_alone_need_not_count_pieces() -> None:
+    led = Led()
+    led.replica.shutting_down = True
+    led.handle(piece(), 0)
+    led.replica.shutting_down = False
+    led.leader.check_quorum_deadline = NEVER
+    led.handle(piece(), 0)
     assert led.found == []
 
 

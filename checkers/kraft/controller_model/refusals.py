@@ -11,7 +11,7 @@ Source: Kafka's ``ReplicationControlManager``, ``ConfigurationControlManager``,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from kraftwreck.checkers.kraft.controller_model.config_values import altered, is_legal
@@ -127,8 +127,24 @@ def _placement(state: State, factor: int) -> Allowed:
 # --- topics -------------------------------------------------------------------------------
 
 
-def create_topic(state: State, topic: Body, names: Sequence[str], defaults: Body) -> Codes:
-    """CreateTopics: ``names`` are all of the request, ``defaults`` the cluster's settings."""
+def collide(one: str, other: str) -> bool:
+    """Whether the names of two topics are one name in metrics, where '.' and '_' are equal."""
+    if one == other or len(one) != len(other):
+        return False
+    return one.replace(".", "_") == other.replace(".", "_")
+
+
+def create_topic(
+    state: State,
+    topic: Body,
+    names: Sequence[str],
+    defaults: Body,
+    created: Collection[str] = (),
+) -> Codes:
+    """CreateTopics: ``names`` are all of the request, ``defaults`` the cluster's settings.
+
+    The same answer reports success for ``created``. One of several names that collide may be there.
+    """
     name, found = topic["name"], Allowed()
     if names.count(name) > 1:
         found.add(errors.INVALID_REQUEST)
@@ -138,11 +154,8 @@ def create_topic(state: State, topic: Body, names: Sequence[str], defaults: Body
         found.add(errors.INVALID_TOPIC_EXCEPTION)
     if state.topic(name) is not None:
         found.add(errors.TOPIC_ALREADY_EXISTS)
-    elif "." in name or "_" in name:
-        flat = name.replace(".", "_")
-        others = [*state.topics(), *(other for other in names if other != name)]
-        if any(other.replace(".", "_") == flat for other in others):
-            found.add(errors.INVALID_TOPIC_EXCEPTION)
+    elif any(collide(name, other) for other in (*state.topics(), *created)):
+        found.add(errors.INVALID_TOPIC_EXCEPTION)
     settings = [config["name"] for config in topic["configs"]]
     if len(set(settings)) != len(settings):
         found.add(errors.INVALID_CONFIG)

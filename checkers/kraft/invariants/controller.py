@@ -156,8 +156,8 @@ class Controller:
 @rule(
     "C10",
     "AdminLinearizable",
-    "A live topic has one TopicRecord (and operations are linearizable: checkers topics and "
-    "linearizable).",
+    "A live topic has one TopicRecord, and no name that differs from another's in '.' and '_' only "
+    "(and operations are linearizable: checkers topics and linearizable).",
     "T5 T6",
     nothing="no topic was created",
 )

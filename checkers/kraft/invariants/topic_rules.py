@@ -1,8 +1,10 @@
-"""Names and ids: C10 (one TopicRecord per live name), C11 IdUnique, and C2 for producer ids."""
+"""Names and ids: C10 (a name has one TopicRecord and collides with none), C11 IdUnique, and C2 for
+producer ids."""
 
 from __future__ import annotations
 
 from kraftwreck.checkers.kraft.controller_model.metadata_model import Change
+from kraftwreck.checkers.kraft.controller_model.refusals import collide
 from kraftwreck.checkers.kraft.controller_model.replay import Step
 from kraftwreck.checkers.kraft.invariants.report import Report
 
@@ -36,6 +38,13 @@ class TopicRules:
                     "C11",
                     f"Topic {change.key} at offset {step.offset} has the id {change.new.hex()}, "
                     f"which topic {first[1]} had before.",
+                )
+            other = next((name for name in step.model.topics if collide(name, change.key)), None)
+            if other is not None:
+                self._report.broken(
+                    "C10",
+                    f"Offset {step.offset} creates topic {change.key} beside topic {other}, whose "
+                    "name differs in '.' and '_' only.",
                 )
 
     def _owner(self, step: Step) -> None:

@@ -258,6 +258,9 @@ class PartitionLog:
                 base = segment.base_offset
                 paths.append(segment.path)
                 paths += (self.directory / numbered(base, s) for s in (OFFSET_INDEX, TIME_INDEX))
+        ends = {self.end_offset, *(each.base_offset for each in self._segments)}
+        unsure = (each for each in sorted(ends) if each >= self.recovery_point)
+        paths += (self.directory / numbered(each, SNAPSHOT) for each in unsure)
         return Flush(tuple(paths), self.directory, self.end_offset, self._media, self._cuts)
 
     def flushed(self, flush: Flush) -> None:

@@ -135,10 +135,7 @@ class Copies:
         """Return what a start finds. Raises RefusedError."""
         logs = self.open(files, key, orderly=orderly)
         with _code_of_nodes():
-            start, batches = logs.content(key or self.key)
-            opened = logs.carry_out(data.OpenLog(key or self.key))[0]
-        assert isinstance(opened, LogOpened)
-        return Content(start, opened.end_offset, opened.durable_end, tuple(batches))
+            return _state(logs, key or self.key)[0]
 
 
 class CrashPoints:
@@ -160,8 +157,8 @@ class CrashPoints:
         "A process may die after any change of files in a cut, a deletion, a new beginning or the "
         "removal of a log, also with the power of its host. A start then finds a part of the log "
         "without a gap, and what the operation was to keep. Once it has ended it is durable, and "
-        "no file stays that was renamed for deletion. After a stop in good order no loss of power "
-        "takes anything.",
+        "no file stays that was renamed for deletion. A death inside of a stop takes no record and "
+        "no producer, and after a stop in good order no loss of power takes anything.",
         simulated=True,
     )
     def _on_write(self, host: Host, effect: Any) -> None:
@@ -205,6 +202,7 @@ class CrashPoints:
             self._rehearse(host, copies, effect, draw(self._world.now, "rehearsal", host.id))
         what = f"{host.name}: {name_of(key)}"
         self._world.afterwards(partial(self._judge, what, stopped(copies, chosen), None))
+        self._world.afterwards(partial(self._judge, what, deaths_in_stop(copies, chosen), None))
 
     def _rehearse(self, host: Host, copies: Copies, effect: Any, seed: int) -> None:
         what = f"{host.name}: {type(effect).__name__} of {name_of(copies.key)}"
@@ -320,6 +318,82 @@ def stopped(copies: Copies, seed: int) -> Iterator[str]:
             when = " before the removal of the log" if removes else ""
             left = f"{now.start} to {now.end}"
             yield f"a stop in good order{when} and a loss of power leave {left}"
+
+
+def deaths_in_stop(copies: Copies, seed: int) -> Iterator[str]:
+    """Yield what is wrong after a death inside of a stop.
+
+    The log is as it was, or without records and opened after an earlier stop: then the only
+    snapshot of producers is at its end.
+    """
+    for emptied in (False, True):
+        try:
+            wrong = next(_deaths_in_stop(copies, seed, emptied=emptied), None)
+        except RefusedError as error:
+            wrong = f"is impossible: {error}"
+        if wrong:
+            yield f"a stop{' after the deletion of all records' if emptied else ''} {wrong}"
+
+
+def _deaths_in_stop(copies: Copies, seed: int, *, emptied: bool) -> Iterator[str]:
+    key = copies.key
+    for changes in range(MOST_CHANGES):
+        for power in (False, True):
+            files = copies.copy()
+            logs = _emptied(copies, files) if emptied else copies.open(files)
+            with _code_of_nodes():
+                before, producers = _state(logs, key)
+            files.crash_after(changes, draw(seed, changes, "torn"))
+            died, orderly = True, False
+            try:
+                with _code_of_nodes():
+                    orderly = logs.close()
+                died = False
+            except Crash:
+                pass
+            files.process_ended()
+            if power:
+                files.lose_power(draw(seed, changes, "power"))
+            with _code_of_nodes():
+                now, known = _state(copies.open(files, orderly=orderly), key)
+            wrong = _after_stop(before, now, power=power and died)
+            if not wrong and known != producers and not (power and died):
+                wrong = f"leaves the producers {known}, not {producers}"
+            if wrong:
+                where = f"after {changes} changes of files" if died else "at its end"
+                yield f"{where}{' and a loss of power' if power else ''} {wrong}"
+        if not died:
+            return
+
+
+def _emptied(copies: Copies, files: Filesystem) -> PartitionFiles:
+    """Delete all records, stop and open the log again."""
+    logs, key = copies.open(files), copies.key
+    with _code_of_nodes():
+        logs.carry_out(data.DeleteUpTo(key, logs.end_of(key)))
+        logs.close()
+    files.process_ended()
+    return copies.open(files)
+
+
+def _state(logs: PartitionFiles, key: PartitionKey) -> tuple[Content, dict[int, tuple[int, int]]]:
+    """Return the log, and the epoch and last offset of each of its producers."""
+    start, batches = logs.content(key)
+    opened = logs.carry_out(data.OpenLog(key))[0]
+    assert isinstance(opened, LogOpened)
+    producers = {
+        batch.producer_id: (batch.producer_epoch, batch.last_offset) for batch in opened.producers
+    }
+    return Content(start, opened.end_offset, opened.durable_end, tuple(batches)), producers
+
+
+def _after_stop(before: Content, now: Content, *, power: bool) -> str:
+    """Return what is wrong with the log after a stop; without power it may lack a part."""
+    least = before.durable if power else before.end
+    kept = tuple(batch for batch in before.batches if batch.next_offset <= now.end)
+    if now.start != before.start or now.batches != kept or now.end < least:
+        return f"leaves a log from {now.start} to {now.end}, not from {before.start} to {least}"
+    return ""
 
 
 def _outcome(effect: Any, before: Content, after: Content) -> Iterator[str]:

@@ -49,6 +49,7 @@ from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
 from kraftwreck.systems.kraft.simulated.fetch_backoff import FetchBackoff
 from kraftwreck.systems.kraft.simulated.fetch_rehearsal import wrong_fetches
 from kraftwreck.systems.kraft.simulated.fetch_sizes import FetchSizes
+from kraftwreck.systems.kraft.simulated.flush_watch import FlushWatch
 from kraftwreck.systems.kraft.simulated.handover_watch import HandoverWatch
 from kraftwreck.systems.kraft.simulated.history_watch import HistoryWatch
 from kraftwreck.systems.kraft.simulated.invented_fetches import InventedFetches
@@ -56,6 +57,7 @@ from kraftwreck.systems.kraft.simulated.leader_counts import LeaderCounts
 from kraftwreck.systems.kraft.simulated.leader_hints import LeaderHints
 from kraftwreck.systems.kraft.simulated.leader_rehearsal import LeaderRehearsal
 from kraftwreck.systems.kraft.simulated.lookup_rehearsal import LookupRehearsal
+from kraftwreck.systems.kraft.simulated.metadata_crashes import MetadataCrashes
 from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
 from kraftwreck.systems.kraft.simulated.producer_memory import ProducerMemory
@@ -81,6 +83,8 @@ from kraftwreck.systems.kraft.simulated.snapshot_watch import SnapshotWatch
 from kraftwreck.systems.kraft.simulated.step_logs import StepLogs
 from kraftwreck.systems.kraft.simulated.stop_watch import StopWatch
 from kraftwreck.systems.kraft.simulated.storm_watch import StormWatch
+from kraftwreck.systems.kraft.simulated.unfinished_watch import UnfinishedWatch
+from kraftwreck.systems.kraft.simulated.voter_rehearsal import VoterRehearsal
 from kraftwreck.systems.kraft.simulated.voter_watch import VoterWatch
 from kraftwreck.systems.kraft.simulated.wait_watch import WaitWatch
 
@@ -118,11 +122,15 @@ class Invariants:
         BackoffWatch(world, self.failures)
         CadenceWatch(world, self.failures)
         DivergenceWatch(world, self.failures)
+        FlushWatch(world, self.failures)
         HandoverWatch(world, self.failures)
         HistoryWatch(world, self.failures)
+        MetadataCrashes(world, self.failures)
         InventedFetches(world, self.failures)
         RegistrationWatch(world, self.failures)
         SessionWatch(world, self.failures)
+        UnfinishedWatch(world, self.failures)
+        VoterRehearsal(world, self.failures)
         self.answers = AnswerWatch(world, self.failures)
         self.service = ServiceWatch(world, self.failures)
         self.records = RecordWatch(world, self.failures)

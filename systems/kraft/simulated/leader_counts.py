@@ -1,5 +1,8 @@
 """Watches which requests a leader counts (I27): those of its epoch from voters, with their disks.
 
+It also counts each piece of a snapshot that it sends to a voter (KIP-630). Otherwise it would
+resign while most voters load a snapshot.
+
 A leader counts fetches for commits and for the check of its quorum. One that counts although it
 must not is harmless until the leader has no other majority. So the leader's memory is judged after
 every request.
@@ -18,6 +21,8 @@ from kraftwreck.nodes.consensus.kraft.messages import (
     UpdateRaftVoterRequest,
 )
 from kraftwreck.nodes.consensus.kraft.replica import Replica
+from kraftwreck.nodes.consensus.kraft.states import NEVER
+from kraftwreck.nodes.log.snapshots import BOOTSTRAP
 from kraftwreck.nodes.node import Node
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
@@ -70,6 +75,22 @@ class LeaderCounts:
         if replica is not None and replica.state is leader:
             after = tally(leader, sender(message)[0])
             self.judge(host.name, epoch, message, counted=before != after)
+            if isinstance(message, FetchSnapshotRequest) and _is_served(replica, message):
+                self._judge_piece(host.name, leader, replica.now, message)
+
+    def _judge_piece(
+        self, name: str, leader: Leader, now: int, message: FetchSnapshotRequest
+    ) -> None:
+        """Judge the leader ``name``, which has sent a piece of a snapshot at its time ``now``."""
+        replica_id, directory = sender(message)
+        ends = leader.check_quorum_deadline
+        if ends == NEVER or not self._voters.counts(name, replica_id, directory):
+            return
+        if replica_id not in leader.fetched and ends != now + leader.check_quorum_us:
+            self._fail(
+                f"{name} does not count the piece of a snapshot that voter {replica_id} has"
+                " fetched, and would resign while it fetches the others."
+            )
 
     def judge(self, name: str, epoch: int, message: Counted, *, counted: bool) -> None:
         """Judge the leader ``name`` of ``epoch``, which has handled ``message``."""
@@ -99,6 +120,19 @@ def tally(leader: Leader, voter: int) -> Tally:
     progress = leader.voters.get(voter)
     end = -1 if progress is None else progress.end_offset
     return Tally(end, voter in leader.fetched, leader.check_quorum_deadline)
+
+
+def _is_served(replica: Replica, message: FetchSnapshotRequest) -> bool:
+    """Whether the leader answers with a piece of its snapshot."""
+    wanted = message.snapshot_end, message.snapshot_epoch
+    size = next((each.size for each in replica.snapshots if each.id == wanted), 0)
+    return (
+        message.current_leader_epoch == replica.epoch
+        and message.cluster_id in (None, replica.config.cluster_id)
+        and not replica.shutting_down
+        and wanted != BOOTSTRAP
+        and 0 <= message.position < size
+    )
 
 
 def _replica_on(host: Host) -> Replica | None:

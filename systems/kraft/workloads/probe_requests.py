@@ -21,6 +21,9 @@ BROKER: Final = 4
 REMEMBERED: Final = 12
 """Topics and partitions that a client remembers, of each kind."""
 
+_BETWEEN: Final = (".", "_", "-", "0")
+"""Characters in which the names of two topics may differ."""
+
 Body = dict[str, Any]
 Choose = Callable[..., int]
 """``choose(bound, *key)`` draws a number below ``bound``."""
@@ -122,6 +125,27 @@ def _create_named(name: str, choose: Choose, client: ClientState, timeout_ms: in
     other = ("", ".", "..", "__cluster_metadata", name, known)
     topics = [_topic(name), _topic(other[choose(len(other), "other")])]
     return _create(topics[:: 1 - 2 * choose(2, "order")], timeout_ms)
+
+
+def _create_alike(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    """Create two topics whose names differ in one character; '.' and '_' count as equal.
+
+    Often a topic of a probe differs from them in the same place. Sometimes the first one is refused
+    for another reason, and then the second one collides with none.
+    """
+    head, _, tail = _known(name, choose, client, own=True).rpartition("-")
+    if not head or choose(2, "new") == 0:
+        head, tail = name, "x"
+    first = choose(len(_BETWEEN), "first")
+    second = (first + 1 + choose(len(_BETWEEN) - 1, "second")) % len(_BETWEEN)
+    wrong = choose(4, "wrong") == 0
+    return _create(
+        [
+            _topic(f"{head}{_BETWEEN[first]}{tail}", num_partitions=0 if wrong else 1),
+            _topic(f"{head}{_BETWEEN[second]}{tail}"),
+        ],
+        timeout_ms,
+    )
 
 
 def _create_manual(
@@ -422,6 +446,7 @@ def _versions(name: str, choose: Choose, client: ClientState, timeout_ms: int) -
 
 
 PROBES: Final[dict[str, Callable[[str, Choose, ClientState, int], Request | None]]] = {
+    "create-alike": _create_alike,
     "create-configured": _create_configured,
     "create-dry": _create_dry,
     "create-manual": _create_manual,

@@ -101,7 +101,7 @@ def ask(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
         yield from _turn_pages(client, node, body, answer.response["next_cursor"], timeout_ms)
     if probe["creates"] and codes == [errors.NONE]:
         known = client.memory.setdefault("asked", [])
-        known.append(probe["name"])
+        known.extend(t["name"] for t in answer.response["topics"])
         del known[:-REMEMBERED]
         ids = client.memory.setdefault("asked ids", {})
         ids |= {

@@ -188,6 +188,27 @@ def test_a_topic_is_created_deleted_and_grown_once_in_a_request(times: int, refu
 
 
 @pytest.mark.parametrize(
+    ("name", "created", "refused"),
+    [
+        ("a.b", (), False),
+        ("a.b", ("a.b",), False),
+        ("a.b", ("a.b", "a_b"), True),
+        ("a.b", ("a-b",), False),
+    ],
+)
+def test_one_of_the_names_in_a_request_that_collide_is_created(
+    name: str, created: tuple[str, ...], refused: bool
+) -> None:
+    new = {
+        "name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [],
+        "configs": [],
+    }  # fmt: skip
+    found = create_topic(state(), new, ["a.b", "a_b", "a-b"], {"factor": 1}, created)
+    assert found is not None
+    assert found.must == ({errors.INVALID_TOPIC_EXCEPTION} if refused else set())
+
+
+@pytest.mark.parametrize(
     ("count", "codes"),
     [(3, set()), (2, {errors.INVALID_PARTITIONS}), (1, {errors.INVALID_PARTITIONS})],
 )

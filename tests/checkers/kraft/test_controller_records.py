@@ -301,6 +301,33 @@ def test_c10_a_topic_that_exists_is_created_again(
     assert broken(make_run(None, cluster)) == {"C10"}
 
 
+@pytest.mark.parametrize(
+    ("names", "wrong"),
+    [
+        (("a.b", "a_b"), True),
+        (("a_b_c", "a.b_c"), True),
+        (("a.b", "a-b"), False),
+        (("a.b", "a_bc"), False),
+        (("a.b", "A_b"), False),
+    ],
+)
+def test_c10_two_topics_differ_in_more_than_dots_and_underscores(
+    cluster: Any, records: Any, make_run: Callable[..., Any], names: tuple[str, str], wrong: bool
+) -> None:
+    for number, name in enumerate(names):
+        cluster.write(records.topic(name, bytes(15) + bytes([100 + number])))
+    assert broken(make_run(None, cluster)) == ({"C10"} if wrong else set())
+
+
+def test_c10_a_name_is_free_once_the_topic_that_it_collides_with_is_deleted(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.topic("a.b", bytes(15) + b"\x66"))
+    cluster.write(records.remove_topic(bytes(15) + b"\x66"))
+    cluster.write(records.topic("a_b", bytes(15) + b"\x67"))
+    assert broken(make_run(None, cluster)) == set()
+
+
 def test_c11_a_topic_id_is_used_again(
     cluster: Any, records: Any, make_run: Callable[..., Any]
 ) -> None:
