@@ -23,7 +23,7 @@ from kraftwreck.campaigns.campaign import run_schedule
 from kraftwreck.campaigns.case import Case
 from kraftwreck.campaigns.case_file import Expected, SavedCase, read_case, write_case
 from kraftwreck.campaigns.case_run import cpu_limit, roles_of, run_case
-from kraftwreck.campaigns.hunt import CRASH, in_the_nodes
+from kraftwreck.campaigns.hunt import CRASH, NODES, place_of
 from kraftwreck.harness.command_line import command_line, command_words
 from kraftwreck.harness.options import OptionError
 from kraftwreck.harness.own_options import as_flags, declared
@@ -105,8 +105,8 @@ def simulated(request: Request, commands: Commands) -> Answer:
         with cpu_limit(RUN_LIMIT_S):
             judged = run_schedule(options, workload, knobs, schedule, cover=True)
     except Exception as error:
-        where = in_the_nodes(error)
-        if where is None and not isinstance(error, FatalError):
+        where = place_of(error)
+        if not where.startswith(NODES) and not isinstance(error, FatalError):
             raise
         # Node code that fails outside of any node, or a simulated world that loops.
         text = " ".join(f"{error} (in {where})".split())

@@ -53,8 +53,8 @@ class VoterRehearsal:
         node = host.node
         if not isinstance(node, Node) or is_from_shell(event):
             return
-        replica = node.replica
-        if not isinstance(replica.state, Leader):
+        replica = getattr(node, "replica", None)
+        if not isinstance(replica, Replica) or not isinstance(replica.state, Leader):
             return
         why = reason(replica, replica.state)
         before, self._last[host.id] = self._last.get(host.id), (why, replica.epoch)
