@@ -86,6 +86,7 @@ RECORDS = (
     "nodes/broker/data_plane.py",
     "nodes/broker/image_changes.py",
     "nodes/broker/isr_proposals.py",
+    "nodes/broker/producer_ids.py",
     "nodes/server/clean_shutdown.py",
     "nodes/server/data_calls.py",
     "nodes/server/log_directory.py",

@@ -89,6 +89,7 @@ class Node:
             session_timeout_ms=config.session_timeout_ms,
             leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
             unclean_leader_election_interval_ms=config.unclean_leader_election_interval_ms,
+            producer_id_block=config.producer_id_block,
         )
         self._registrations = FIRST_REGISTRATION
         self._announcements: deque[tuple[int, int]] = deque()

@@ -24,7 +24,8 @@ class NodeConfig(QuorumConfig):
     With ``data_plane`` a broker has replicas of its partitions. ``replica_lag_time_max_ms`` is how
     long one may lag before it leaves the ISR, ``retention_check_interval_ms`` the time between two
     looks for records that are too old or too many. With ``auto_create_topics`` a broker has
-    topics created that clients ask for.
+    topics created that clients ask for. A controller gives brokers ``producer_id_block`` producer
+    ids at a time.
     """
 
     controller: bool = True
@@ -50,3 +51,4 @@ class NodeConfig(QuorumConfig):
     replica_lag_time_max_ms: int = 30_000
     retention_check_interval_ms: int = 300_000
     auto_create_topics: bool = False
+    producer_id_block: int = 1000

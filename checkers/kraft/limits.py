@@ -218,6 +218,9 @@ ASKED_AGAIN_US: Final = 49_000
 """The least pause between two requests to change an ISR: a broker asks again after 50 ms, and reads
 its clock in whole microseconds."""
 
+PRODUCER_IDS_BACKOFF_US: Final = 50_000
+"""After how long a broker asks again for a block of producer ids."""
+
 LATE_US: Final = 50_000
 """How long after a majority a member of the ISR may lack a record, with ``commit.mode=quorum``."""
 

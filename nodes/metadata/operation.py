@@ -43,6 +43,7 @@ class Settings:
     leader_imbalance_check_interval_seconds: int = 300
     unclean_leader_election_interval_ms: int = 300_000
     unclean_leader_election_enable: bool = False
+    producer_id_block: int = 1000
 
 
 @dataclass(slots=True, frozen=True)

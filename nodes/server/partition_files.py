@@ -189,6 +189,8 @@ class PartitionFiles:
         """Logs that are being opened or removed, with the effects that wait for that."""
         self._opening: set[PartitionKey] = set()
         self._removing: dict[PartitionKey, TopicPartition] = {}
+        self._keeps_others = False
+        """Whether logs that are not this broker's any longer are still to be removed."""
         self._told: list[DiskEvent] = []
         self.tell: Callable[[list[DiskEvent]], None] | None = None
         """Takes the events of work elsewhere, all of one piece together: what they cause comes
@@ -254,7 +256,11 @@ class PartitionFiles:
 
     def keep(self, keys: Collection[PartitionKey]) -> None:
         """Remove the logs that are of none of ``keys``: they went elsewhere in the meantime."""
-        self._elsewhere(partial(self._directory.remove_others, keys), _nothing)
+        self._keeps_others = True
+        self._elsewhere(partial(self._directory.remove_others, keys), self._kept)
+
+    def _kept(self, _: None) -> None:
+        self._keeps_others = False
 
     def read(self, key: PartitionKey, wanted: data.Slice, limit: int) -> bytes | FilePart:
         """Return the records that an answer to a Fetch names: at least a batch, or up to ``limit``.
@@ -316,8 +322,9 @@ class PartitionFiles:
     def close(self) -> bool:
         """Make all logs durable and close them; return whether the next start need not check any.
 
-        A log that is still being opened after a crash has not been checked, and one that is still
-        to be removed was not made durable: this broker may get its replica back.
+        A log that is still being opened after a crash has not been checked, nor one of another
+        broker that is still there. One that is still to be removed was not made durable. This
+        broker may get their replicas back.
         """
         for replica in self._replicas.values():
             replica.log.close()
@@ -325,7 +332,7 @@ class PartitionFiles:
         self._directory.close()
         self._replicas.clear()
         left = any(self._directory.has(key[0], name) for key, name in self._removing.items())
-        return not left and (self._orderly or not self._opening)
+        return not left and (self._orderly or not (self._opening or self._keeps_others))
 
     # --- inside -----------------------------------------------------------------------------
 

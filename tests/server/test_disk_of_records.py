@@ -350,3 +350,25 @@ def test_an_illegal_state_during_a_flush_is_traced_after_what_it_flushes(tmp_pat
 
 def _fails(*_: object) -> list[Any]:
     raise FatalError("two leaders")
+
+
+def test_a_stop_before_logs_of_other_brokers_are_removed_is_not_orderly(tmp_path: Path) -> None:
+    """Nobody has checked such a log after the crash, and its replica may come back."""
+
+    def files(*, orderly: bool) -> PartitionFiles:
+        return PartitionFiles(
+            tmp_path, lambda _: "t", LogSettings(), PLAIN, orderly=orderly,
+            elsewhere=lambda work, done: waiting.append((work, done)),
+        )  # fmt: skip
+
+    waiting: list[tuple[Any, Any]] = []
+    assert files(orderly=False).close()
+    for orderly in (False, True):
+        one = files(orderly=orderly)
+        one.keep(set())
+        assert one.close() == orderly
+    one = files(orderly=False)
+    one.keep(set())
+    for work, done in waiting:
+        done(work())
+    assert one.close()

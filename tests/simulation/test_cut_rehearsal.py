@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,18 +11,20 @@ import pytest
 
 from kraftwreck.nodes.log.batch import encode_batch, parse_header
 from kraftwreck.nodes.log.partition.partition_log import PartitionLog
+from kraftwreck.nodes.log.partition.producer_snapshot import ProducerEntry
 from kraftwreck.nodes.log.partition.segment import Segment
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.headers import batch_of
-from kraftwreck.nodes.server.partition_files import PartitionFiles
+from kraftwreck.nodes.server.partition_files import PartitionFiles, _Replica
 from kraftwreck.simulation.disk import ROOT
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.filesystem import Filesystem
 from kraftwreck.simulation.timeline import WorldError
+from kraftwreck.systems.kraft.sequence_numbers import SEQUENCES
 from kraftwreck.systems.kraft.simulated import cut_rehearsal
 from kraftwreck.systems.kraft.simulated.crash_points import Copies
-from kraftwreck.systems.kraft.simulated.cut_rehearsal import CutRehearsal, rehearse
+from kraftwreck.systems.kraft.simulated.cut_rehearsal import CutRehearsal, rehearse, remembered
 from kraftwreck.systems.kraft.simulated.record_logs import RecordLog
 from tests.simulation.replicas import KEY
 from tests.simulation.test_lookup_rehearsal import is_right, keeps_times
@@ -180,3 +183,37 @@ def test_an_error_of_the_rehearsal_is_none_of_the_nodes(monkeypatch: Patch) -> N
     monkeypatch.setattr(cut_rehearsal, "faults", planted)
     with pytest.raises(WorldError, match="my own"):
         broker.later[0]()
+
+
+def forgets_to_begin_again(patch: Patch) -> None:
+    """A snapshot of producers stores no smaller number than that of the first record."""
+    entries = _Replica.entries
+
+    def planted(self: _Replica) -> Iterator[ProducerEntry]:
+        for entry in entries(self):
+            first = (entry.last_sequence - entry.offset_delta) % SEQUENCES
+            yield replace(entry, last_sequence=min(first + entry.offset_delta, SEQUENCES - 1))
+
+    patch.setattr(_Replica, "entries", planted)
+
+
+def cannot_append(patch: Patch) -> None:
+    def planted(self: PartitionLog, data: Any, headers: Any) -> None:
+        raise ValueError("no append")
+
+    patch.setattr(PartitionLog, "append", planted)
+
+
+@pytest.mark.parametrize(
+    ("plant", "wrong"),
+    [(is_right, ""), (forgets_to_begin_again, "would know"), (cannot_append, "cannot use a log")],
+)
+def test_a_start_knows_a_producer_whose_numbers_begin_again(
+    plant: Callable[[Patch], None], wrong: str, monkeypatch: Patch
+) -> None:
+    broker = Broker(monkeypatch)
+    broker.append(12)
+    plant(monkeypatch)
+    found = list(remembered(broker.copied(), "t", KEY, broker.settings))
+    assert [rule for rule, _ in found] == (["D3"] if wrong else [])
+    assert all(text.startswith(wrong) for _, text in found)

@@ -27,7 +27,7 @@ Patch = pytest.MonkeyPatch
     ("leader", "plant", "counts"),
     [
         (fetches.leader, fetches.answers_replaced_processes, [2, 2, 4]),
-        (sequences.leader, sequences.takes_all, [3, 3, 6]),
+        (sequences.leader, sequences.takes_all, [5, 5, 10]),
     ],
 )
 def test_leaders_are_asked_once_a_second(

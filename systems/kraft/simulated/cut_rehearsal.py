@@ -1,22 +1,25 @@
-"""Cuts a copy of a log, lets it grow again, and looks offsets and times up in it (D2, D13).
+"""Cuts a copy of a log, lets it grow again, and looks offsets and times up in it (D2, D3, D13).
 
 A cut must also reach what a log remembers of its last batches: entries of its indexes, its largest
 timestamp, where a reader has stopped. Most cuts in a run remove a batch or two, which nothing
 remembers. Since a copy suffers no harm, a cut of half a log is invented once in a run: after a stop
 in good order, a start and some look-ups. Then other batches are appended at the same offsets, and
-cut as well, at last all but the first one.
+cut as well, at last all but the first one. Another copy gets a batch whose sequence numbers begin
+again after the last one, and must know its producer after a start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from kraftwreck.nodes.log.batch import BatchError, encode_batch, parse_header
 from kraftwreck.nodes.log.files import LogCorruptError
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as data
+from kraftwreck.nodes.replication.events import LogOpened
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey, batch_of
 from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.simulation.disk import ROOT
@@ -25,14 +28,17 @@ from kraftwreck.simulation.filesystem import Filesystem
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.timeline import WorldError
 from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.sequence_numbers import following, last_of
 from kraftwreck.systems.kraft.simulated.crash_points import Copies
 from kraftwreck.systems.kraft.simulated.lookup_rehearsal import faults
 from kraftwreck.systems.kraft.simulated.record_logs import RecordLog, RecordLogs, disk_of_records
+from kraftwreck.systems.kraft.workloads.record_batches import batch_of as numbered
 
 LEAST: Final = 12
 """Batches of the log whose copy is cut."""
 _ERRORS: Final = (BatchError, LogCorruptError, OSError, ValueError, KeyError)
 """Errors of logs whose files or memory are not as they must be."""
+_VALUES: Final = (1, 2, 3)
 _PADDING: Final = bytes(40)
 """The new batches are larger than those of clients, so they are at other places of the file."""
 
@@ -58,17 +64,49 @@ class CutRehearsal:
         self._waits = False
         name = disk.name_of(key[0])
         files = Copies(disk.files, name, key).copy()
-        self._world.afterwards(partial(self._judge, host.name, files, name, key, disk.settings))
+        args = name, key, disk.settings
+        others = Copies(disk.files, name, key).copy()
+        found = chain(rehearse(files, *args), remembered(others, *args))
+        self._world.afterwards(partial(self._judge, host.name, found))
 
-    def _judge(
-        self, who: str, files: Filesystem, name: str, key: PartitionKey, settings: LogSettings
-    ) -> None:
+    def _judge(self, who: str, found: Iterator[tuple[str, str]]) -> None:
         try:
-            for rule, wrong in rehearse(files, name, key, settings):
+            for rule, wrong in found:
                 self._failures.add(rule, self._world.now, f"{who} {wrong}")
                 return
         except Exception as error:
             raise WorldError(f"the rehearsal of a cut failed: {error!r}") from error
+
+
+def remembered(
+    files: Filesystem, name: str, key: PartitionKey, settings: LogSettings
+) -> Iterator[tuple[str, str]]:
+    """Yield what a start would not know of a producer whose sequence numbers begin again (D3)."""
+    try:
+        logs = _opened(files, name, key, settings, orderly=False)
+        _, batches = logs.content(key)
+        last, producer = batches[-1], 1 + max(batch.producer_id for batch in batches)
+        content = numbered(_VALUES, (producer, 0, following(0, -1)))
+        new = batch_of(parse_header(content), content).placed(last.next_offset, last.leader_epoch)
+        logs.carry_out(data.Append(key, new))
+        logs.close()
+        files.process_ended()
+        logs = PartitionFiles(ROOT, lambda _: name, settings, files, orderly=True)
+        opened = next(e for e in logs.carry_out(data.OpenLog(key)) if isinstance(e, LogOpened))
+    except _ERRORS as error:
+        yield "D3", f"cannot use a log in which sequence numbers begin again: {error!r}"
+        return
+    known = [
+        (each.base_offset, each.base_sequence, last_of(each))
+        for each in opened.producers
+        if each.producer_id == producer
+    ]
+    if known != [(new.base_offset, new.base_sequence, last_of(new))]:
+        yield (
+            "D3",
+            f"would know (offset, first and last sequence number) {known} of a producer after a"
+            f" start, not {(new.base_offset, new.base_sequence, last_of(new))}",
+        )
 
 
 def rehearse(

@@ -36,6 +36,7 @@ from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.announcement_watch import AnnouncementWatch
 from kraftwreck.systems.kraft.simulated.answer_evidence import AnswerEvidence
 from kraftwreck.systems.kraft.simulated.answer_watch import AnswerWatch
+from kraftwreck.systems.kraft.simulated.assignment_rehearsal import wrong_assignments
 from kraftwreck.systems.kraft.simulated.assignment_watch import AssignmentWatch
 from kraftwreck.systems.kraft.simulated.backoff_watch import BackoffWatch
 from kraftwreck.systems.kraft.simulated.binding import disk_of
@@ -57,9 +58,11 @@ from kraftwreck.systems.kraft.simulated.leader_counts import LeaderCounts
 from kraftwreck.systems.kraft.simulated.leader_hints import LeaderHints
 from kraftwreck.systems.kraft.simulated.leader_rehearsal import LeaderRehearsal
 from kraftwreck.systems.kraft.simulated.lookup_rehearsal import LookupRehearsal
+from kraftwreck.systems.kraft.simulated.mark_watch import MarkWatch
 from kraftwreck.systems.kraft.simulated.metadata_crashes import MetadataCrashes
 from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
+from kraftwreck.systems.kraft.simulated.producer_id_watch import ProducerIdWatch
 from kraftwreck.systems.kraft.simulated.producer_memory import ProducerMemory
 from kraftwreck.systems.kraft.simulated.progress_watch import ProgressWatch
 from kraftwreck.systems.kraft.simulated.proposal_outcomes import ProposalOutcomes
@@ -166,8 +169,10 @@ class Invariants:
         FetchBackoff(world, self.failures)
         FetchSizes(world, self.failures)
         LeaderHints(world, self.failures)
-        LeaderRehearsal(world, self.failures, wrong_fetches, wrong_sequences)
+        LeaderRehearsal(world, self.failures, wrong_fetches, wrong_sequences, wrong_assignments)
         LookupRehearsal(world, self.failures, self.records.logs)
+        MarkWatch(world, self.failures)
+        ProducerIdWatch(world, self.failures)
         ProducerMemory(world, self.failures, self.records.logs)
         ProgressWatch(world, self.failures, self.records)
         ProposalWatch(world, self.failures)

@@ -220,6 +220,8 @@ def _draw_records(seed: int) -> dict[str, int]:
         "session_timeout_ms": session,
         "heartbeat_interval_ms": heartbeat,
         "replica_lag_time_max_ms": pick([1_000, 1_000, 2_000, 4_000], seed, "replica-lag"),
+        # A run has few producers.
+        "producer_id_block": pick([1000, 1, 1, 2, 3], seed, "producer-ids"),
         "retention_check_interval_ms": pick([300_000, 500, 1_000, 3_000], seed, "retention-check"),
     }
 

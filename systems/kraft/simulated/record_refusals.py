@@ -18,9 +18,10 @@ from kraftwreck.nodes.replication.events import (
     ListOffsetsReceived,
     ProduceReceived,
 )
-from kraftwreck.nodes.replication.headers import Batch, PartitionKey, next_sequence
+from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 from kraftwreck.nodes.replication.partition import CONSUMER, Partition
 from kraftwreck.simulation.host import ClientCall, Host
+from kraftwreck.systems.kraft.sequence_numbers import following, last_of
 from kraftwreck.systems.kraft.simulated.answer_evidence import AnswerEvidence
 from kraftwreck.systems.kraft.simulated.binding import record_traffic
 from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
@@ -289,7 +290,7 @@ def _out_of_sequence(log: RecordLog, batch: Batch, error: int) -> str:
         # What was deleted is remembered for a while.
         return "" if log.start else "the log has no batch of the producer"
     last = own[-1]
-    told = f"its last batch has epoch {last.producer_epoch} and ends with {last.last_sequence}"
+    told = f"its last batch has epoch {last.producer_epoch} and ends with {last_of(last)}"
     if error == errors.INVALID_PRODUCER_EPOCH:
         return told if batch.producer_epoch >= last.producer_epoch else ""
     if batch.producer_epoch < last.producer_epoch:
@@ -297,7 +298,7 @@ def _out_of_sequence(log: RecordLog, batch: Batch, error: int) -> str:
     newer = batch.producer_epoch > last.producer_epoch
     if not newer and batch.base_sequence == last.base_sequence and batch.count == last.count:
         return f"{told}: this is the same batch"
-    wanted = 0 if newer else next_sequence(last.last_sequence)
+    wanted = 0 if newer else following(last_of(last))
     return told if batch.base_sequence == wanted else ""
 
 

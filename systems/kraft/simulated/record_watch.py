@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.metadata.eligibility import elr_enabled
@@ -26,6 +26,7 @@ from kraftwreck.nodes.replication.partition import Partition
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.sequence_numbers import following, last_of
 from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 from kraftwreck.systems.kraft.simulated.record_logs import (
     RecordLog,
@@ -87,9 +88,6 @@ class _Seen:
     start: int
     isr: tuple[int, ...]
     led: bool
-
-
-_SEQUENCES: Final = 1 << 31
 
 
 class RecordWatch:
@@ -447,7 +445,7 @@ class RecordWatch:
         if known is not None:
             epoch, last, offset = known
             same = batch.producer_epoch == epoch
-            wanted = (last + 1) % _SEQUENCES if same else 0
+            wanted = following(last) if same else 0
             wrong = batch.producer_epoch < epoch or batch.base_sequence != wanted
             if wrong and offset >= began:
                 self.fail(
@@ -456,7 +454,7 @@ class RecordWatch:
                     f" {batch.base_sequence} (epoch {batch.producer_epoch}) at offset"
                     f" {batch.base_offset} after {last} (epoch {epoch})",
                 )
-        last_batch = batch.producer_epoch, batch.last_sequence, batch.base_offset
+        last_batch = batch.producer_epoch, last_of(batch), batch.base_offset
         topic.producers[batch.producer_id] = last_batch
 
     def _judge_entries(self, where: str, partition: Partition, before: _Seen) -> None:

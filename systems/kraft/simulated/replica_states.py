@@ -30,6 +30,7 @@ from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.filesystem import Inode
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.sequence_numbers import last_of
 from kraftwreck.systems.kraft.simulated.binding import record_traffic
 from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
@@ -394,7 +395,7 @@ def _producers(log: RecordLog, since: int | None) -> dict[int, tuple[int, tuple[
         producer: (
             batches[0].producer_epoch,
             tuple(
-                Kept(each.base_sequence, each.last_sequence, each.base_offset, each.last_offset)
+                Kept(each.base_sequence, last_of(each), each.base_offset, each.last_offset)
                 for each in reversed(batches)
             ),
         )

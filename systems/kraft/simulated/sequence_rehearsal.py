@@ -1,8 +1,9 @@
 """Batches that no producer has sent, and what leaders would answer (D3).
 
 A leader appends a batch of an idempotent producer if its sequence number follows the last one, or
-is 0 in a new epoch of the producer. Clients of the simulator number their batches correctly. To
-check a batch changes nothing.
+is 0 in a new epoch of the producer. It recognizes a repetition of each batch that it remembers.
+Clients of the simulator number their batches correctly, and repeat few. To check a batch changes
+nothing.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from kraftwreck.nodes.protocol.errors import (
     NONE,
     OUT_OF_ORDER_SEQUENCE_NUMBER,
 )
-from kraftwreck.nodes.replication.headers import Batch, next_sequence
+from kraftwreck.nodes.replication.headers import Batch
 from kraftwreck.nodes.replication.partition import Partition
-from kraftwreck.nodes.replication.producers import Producers, SequenceError
+from kraftwreck.nodes.replication.producers import Kept, Producers, SequenceError
+from kraftwreck.systems.kraft.sequence_numbers import following
 
 
 def wrong_sequences(partition: Partition) -> Iterator[tuple[str, str]]:
@@ -28,30 +30,40 @@ def wrong_sequences(partition: Partition) -> Iterator[tuple[str, str]]:
     if known is None:
         return
     epoch, kept = state[known]
-    follows = next_sequence(kept[-1].last_sequence)
+    for each in kept:
+        answer = _answer(producers, known, epoch, each.first_sequence, each.last_sequence)
+        if isinstance(answer, int) or answer[:2] != each[:2]:
+            yield (
+                "D3",
+                f"would answer {answer} to a repetition of {each[0]} to {each[1]} of producer"
+                f" {known}, epoch {epoch}",
+            )
+    follows = following(kept[-1].last_sequence)
     wrong, old = OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH
     for of_epoch, sequence, right in (
         (epoch, follows, NONE),
-        (epoch, next_sequence(follows), wrong),
+        (epoch, following(follows), wrong),
         (epoch + 1, 0, NONE),
-        (epoch + 1, next_sequence(0), wrong),
+        (epoch + 1, following(0), wrong),
         (epoch - 1, follows, old),
     ):
-        error = _error(producers, known, of_epoch, sequence)
-        if of_epoch >= 0 and error != right:
+        answer = _answer(producers, known, of_epoch, sequence, sequence)
+        if of_epoch >= 0 and answer != right:
             yield (
                 "D3",
-                f"would answer {error} to sequence number {sequence} in epoch {of_epoch} of"
+                f"would answer {answer} to sequence number {sequence} in epoch {of_epoch} of"
                 f" producer {known}, not {right}; epoch {epoch} ends with"
                 f" {kept[-1].last_sequence}",
             )
 
 
-def _error(producers: Producers, producer: int, epoch: int, sequence: int) -> int:
-    """Return the error of a batch with one record."""
-    batch = Batch(-1, 0, -1, producer, epoch, sequence, 0, 1, 1, 0, 0)
+def _answer(producers: Producers, producer: int, epoch: int, first: int, last: int) -> Kept | int:
+    """Return the earlier append of a batch with these sequence numbers, or the error (NONE: it
+    would be appended)."""
+    delta = following(last, -first)
+    batch = Batch(-1, delta, -1, producer, epoch, first, 0, delta + 1, 1, 0, 0)
     try:
-        producers.check(batch)
+        repeated = producers.check(batch)
     except SequenceError as refused:
         return refused.error
-    return NONE
+    return NONE if repeated is None else repeated

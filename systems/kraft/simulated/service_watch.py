@@ -61,7 +61,8 @@ class ServiceWatch:
         "EpochOfLastProcess",
         "A registering broker reports the epoch of its previous process after a clean "
         "shutdown, and none otherwise. Once it has started, a loss of power does not bring the "
-        "mark of that shutdown back.",
+        "mark of that shutdown back. A process leaves no mark beside logs that no process has "
+        "opened since a crash, and would leave none before it knows its logs.",
         simulated=True,
     )
     def _judge_registration(self, rpc: Rpc, body: dict[str, Any]) -> None:

@@ -20,6 +20,8 @@ from kraftwreck.harness.client import Answer, Call, Pause
 from kraftwreck.nodes.metadata.image_values import BROKER
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.systems.kraft.workloads.log_client import (
+    INIT_PRODUCER_ID,
+    NEW_PRODUCER,
     PARTITIONS,
     LogClient,
     Position,
@@ -51,7 +53,7 @@ Steps = Generator[Call | Pause, Answer, None]
 
 
 def look_beside(client: LogClient) -> Steps:
-    """Make one of these requests, or none."""
+    """Make one of these requests. The last one is that of a producer which sends nothing."""
     turn = client.draw(8, "beside")
     if turn < 2:
         yield from _trim(client)
@@ -62,6 +64,8 @@ def look_beside(client: LogClient) -> Steps:
         yield from _hand_over(client)
     elif turn == 6:
         yield from _configure(client)
+    else:
+        yield from ask(client.broker(), "InitProducerId", INIT_PRODUCER_ID, NEW_PRODUCER)
 
 
 def _ask_time(client: LogClient, key: int) -> Steps:

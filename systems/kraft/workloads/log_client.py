@@ -18,6 +18,7 @@ from kraftwreck.nodes.metadata.image_values import COMMIT_MODE_VERSION
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.systems.kraft.properties import MIN_INSYNC
 from kraftwreck.systems.kraft.requests import ClientState, kafka_call
+from kraftwreck.systems.kraft.sequence_numbers import following
 from kraftwreck.systems.kraft.workloads.controller import metadata_request
 from kraftwreck.systems.kraft.workloads.metadata import CREATE_TOPICS_VERSION
 
@@ -36,7 +37,19 @@ QUORUM_COMMIT: Final = {COMMIT_MODE: QUORUM}
 ASK_MS: Final = 1_000
 BACKOFF_MS: Final = 100
 
+WRAPPING: Final = 3
+"""One of so many producers begins near the last sequence number."""
+MOST_BEFORE: Final = 6
+"""Records that such a producer sends to each partition before its numbers begin again, at most."""
+
 UPDATE_FEATURES: Final = 1
+NEW_PRODUCER: Final = {
+    "transactional_id": None,
+    "transaction_timeout_ms": ASK_MS,
+    "producer_id": -1,
+    "producer_epoch": -1,
+}
+"""The InitProducerId of a producer without transactions."""
 
 Talk = Generator[Call | Pause, Answer, Any]
 
@@ -71,15 +84,17 @@ class LogClient:
     """The memory of one client between operations.
 
     ``producer`` is its (id, epoch), None before it has one. ``sequences`` has the next sequence
-    number of each key, ``assigned`` the keys that it polls, ``ended`` the leader epoch in which it
-    learned the end of each key. ``sessions`` has its fetch session at each broker, ``ids`` the ids
-    of topics, ``batches`` the last batches of its producer by key.
+    number of each key, ``first`` that of all others. ``assigned`` are the keys that it polls,
+    ``ended`` has the leader epoch in which it learned the end of each key. ``sessions`` has its
+    fetch session at each broker, ``ids`` the ids of topics, ``batches`` the last batches of its
+    producer by key.
     """
 
     state: ClientState
     leaders: dict[int, Leader] = field(default_factory=dict)
     producer: tuple[int, int] | None = None
     sequences: dict[int, int] = field(default_factory=dict)
+    first: int = 0
     assigned: list[int] = field(default_factory=list)
     positions: dict[int, Position] = field(default_factory=dict)
     ended: dict[int, int] = field(default_factory=dict)
@@ -124,16 +139,29 @@ class LogClient:
     def numbers(self, key: int) -> tuple[int, int, int]:
         """Return id, epoch and first sequence number for the producer's next batch."""
         assert self.producer is not None
-        return (*self.producer, self.sequences.get(key, 0))
+        return (*self.producer, self.sequences.get(key, self.first))
 
     def used(self, key: int, count: int) -> None:
         """Note that a batch of ``count`` records has used as many sequence numbers."""
-        self.sequences[key] = self.sequences.get(key, 0) + count
+        self.sequences[key] = following(self.sequences.get(key, self.first), count)
+
+    def begin(self, producer_id: int, epoch: int) -> None:
+        """Become another producer.
+
+        Some begin shortly before the last sequence number, as if they had sent two billion records:
+        a partition that does not know a producer takes any number.
+        """
+        self.producer = producer_id, epoch
+        self.sequences.clear()
+        seed, who = self.state.seed, self.producer
+        wraps = draw_below(WRAPPING, seed, "wraps", *who) == 0
+        self.first = following(0, -1 - draw_below(MOST_BEFORE, seed, "first", *who)) if wraps else 0
 
     def next_epoch(self) -> None:
-        """Raise the epoch of the producer, if there is one: its sequence numbers begin again."""
+        """Raise the epoch of the producer, if there is one: its sequence numbers begin with 0."""
         if self.producer is not None:
             self.producer = self.producer[0], self.producer[1] + 1
+            self.first = 0
             self.sequences.clear()
             self.batches.clear()
 
@@ -280,8 +308,13 @@ def flush_configs(seed: int) -> dict[str, str]:
 
 
 def commit_configs(seed: int) -> dict[str, str]:
-    """Return how the topics of a run commit: in a third of the runs by a majority of replicas."""
-    return dict(QUORUM_COMMIT) if draw_below(3, seed, "commit-mode") == 0 else {}
+    """Return how the topics of a run commit: in a third of the runs by a majority of replicas.
+
+    ``min.insync.replicas`` then means nothing, and is any number.
+    """
+    if draw_below(3, seed, "commit-mode"):
+        return {}
+    return {**QUORUM_COMMIT, MIN_INSYNC: str(1 + draw_below(REPLICAS, seed, "commit-least"))}
 
 
 def ask(

@@ -19,6 +19,7 @@ from kraftwreck.systems.kraft.workloads.log_client import (
     ASK_MS,
     BACKOFF_MS,
     INIT_PRODUCER_ID,
+    NEW_PRODUCER,
     LogClient,
     ask,
     find_leader,
@@ -83,17 +84,10 @@ def producer_id(client: LogClient) -> Generator[Call | Pause, Answer, bool]:
     for _ in range(ATTEMPTS):
         if client.producer is not None:
             return True
-        body = {
-            "transactional_id": None,
-            "transaction_timeout_ms": ASK_MS,
-            "producer_id": -1,
-            "producer_epoch": -1,
-        }
-        answer = yield from ask(client.broker(), "InitProducerId", INIT_PRODUCER_ID, body)
+        answer = yield from ask(client.broker(), "InitProducerId", INIT_PRODUCER_ID, NEW_PRODUCER)
         if answer.status == "ok" and answer.response["error_code"] == errors.NONE:
             found = answer.response
-            client.producer = found["producer_id"], found["producer_epoch"]
-            client.sequences.clear()
+            client.begin(found["producer_id"], found["producer_epoch"])
         else:
             yield Pause(BACKOFF_MS)
     return client.producer is not None

@@ -8,11 +8,13 @@ its answers and the later ones are right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
 from kraftwreck.harness.client import Answer, Call, Completion, Invocation
 from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.metadata.config_keys import COMMIT_MODE, QUORUM
+from kraftwreck.nodes.metadata.image_values import COMMIT_MODE_VERSION
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.systems.kraft.requests import ClientState
 from kraftwreck.systems.kraft.workloads.administration import (
@@ -42,6 +44,7 @@ Choose = Callable[..., int]
 Steps = Generator[Call, Answer, "Completion | None"]
 """A step or a story; it returns the completion of a failed step, else None."""
 
+EMPTY: Final[Mapping[str, str]] = {}
 CREATE_TOPICS_VERSION: Final = 7
 DELETE_TOPICS_VERSION: Final = 6
 REASSIGN_VERSION: Final = 1
@@ -82,7 +85,7 @@ class _Stage:
             return refused_by_node(self.client, code, node, write=True)
         return None
 
-    def create(self, replicas: list[Phantom]) -> Steps:
+    def create(self, replicas: list[Phantom], configs: Mapping[str, str] = EMPTY) -> Steps:
         """Create the topic on ``replicas``, the first of which leads."""
         self.factor = len(replicas)
         topic = {
@@ -90,7 +93,7 @@ class _Stage:
             "num_partitions": -1,
             "replication_factor": -1,
             "assignments": [{"partition_index": 0, "broker_ids": [p.id for p in replicas]}],
-            "configs": [],
+            "configs": [{"name": name, "value": value} for name, value in configs.items()],
         }
         body = {"topics": [topic], "timeout_ms": self.timeout_ms, "validate_only": False}
         ended = yield from self.send("CreateTopics", CREATE_TOPICS_VERSION, body, "topics")
@@ -152,9 +155,9 @@ class _Stage:
         api = "IncrementalAlterConfigs"
         return (yield from self.send(api, ALTER_CONFIGS_VERSION, body, "responses"))
 
-    def keep_eligible(self) -> Steps:
-        """Enable eligible leader replicas (KIP-966)."""
-        update = {"feature": ELR_VERSION, "max_version_level": 1, "upgrade_type": UPGRADE}
+    def enable(self, feature: str) -> Steps:
+        """Raise a feature to level 1."""
+        update = {"feature": feature, "max_version_level": 1, "upgrade_type": UPGRADE}
         body = {
             "timeout_ms": self.timeout_ms, "feature_updates": [update], "validate_only": False,
         }  # fmt: skip
@@ -260,7 +263,7 @@ def _dropped(stage: _Stage) -> Steps:
     Or change that number for all topics of the cluster, which ends what made replicas eligible.
     """
     a, b, c = stage.cast
-    ended = yield from stage.keep_eligible()
+    ended = yield from stage.enable(ELR_VERSION)
     ended = ended or (yield from stage.create([a, b]))
     ended = ended or (yield from stage.configure("min.insync.replicas", "2"))
     ended = ended or (yield from stage.propose([a]))
@@ -271,8 +274,24 @@ def _dropped(stage: _Stage) -> Steps:
     return ended or (yield from stage.propose([a, c]))
 
 
+def _by_majority(stage: _Stage) -> Steps:
+    """Shrink the ISR of a topic that a majority commits, replica by replica.
+
+    ``min.insync.replicas`` is another number, which means nothing there.
+    """
+    a, b, c = stage.cast
+    least = ("1", "3")[stage.choose(2, "least")]
+    ended = yield from stage.enable(ELR_VERSION)
+    ended = ended or (yield from stage.enable(COMMIT_MODE_VERSION))
+    configs = {COMMIT_MODE: QUORUM, "min.insync.replicas": least}
+    ended = ended or (yield from stage.create([a, b, c], configs))
+    ended = ended or (yield from stage.propose([a, b]))
+    return ended or (yield from stage.propose([a]))
+
+
 STORIES: Final[dict[str, Callable[[_Stage], Steps]]] = {
     "story-dropped": _dropped,
+    "story-by-majority": _by_majority,
     "story-halted": _halted,
     "story-late": _late,
     "story-partial": _partial,

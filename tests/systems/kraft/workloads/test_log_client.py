@@ -11,7 +11,9 @@ from kraftwreck.harness.client import Answer, Call, Pause
 from kraftwreck.nodes.log.batch import encode_batch
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.systems.kraft.requests import ClientState
+from kraftwreck.systems.kraft.sequence_numbers import SEQUENCES
 from kraftwreck.systems.kraft.workloads.log_client import (
+    MOST_BEFORE,
     Leader,
     LogClient,
     Position,
@@ -28,6 +30,19 @@ def client() -> LogClient:
     return LogClient(
         ClientState(thread=0, nodes=("n1",), ids={1: "n1"}, seed=7, gateways=("b1", "b2"))
     )
+
+
+def test_some_producers_begin_near_the_last_sequence_number(client: LogClient) -> None:
+    seen = set()
+    for number in range(60):
+        client.begin(number, 0)
+        first = client.numbers(2)[2]
+        seen.add(first)
+        client.used(2, MOST_BEFORE)
+        assert client.numbers(2)[2] == (first + MOST_BEFORE) % SEQUENCES
+        client.next_epoch()
+        assert client.numbers(2) == (number, 1, 0)
+    assert seen == {0, *range(SEQUENCES - MOST_BEFORE, SEQUENCES)}
 
 
 def metadata(leader: int, epoch: int, topic: bytes = bytes(16)) -> dict[str, Any]:

@@ -1,0 +1,87 @@
+"""Metadata and answers that come late, and what leaders would make of them (D17, D18).
+
+A broker learns of a change by the metadata and, if it has proposed it, by the answer. Both may be
+overtaken, but seldom are. So older states of a partition are invented, and given to a copy of its
+leader: it must keep the state that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kraftwreck.nodes.protocol.errors import NONE
+from kraftwreck.nodes.replication.events import Altered, Assignment
+from kraftwreck.nodes.replication.in_sync import InSync, Pending
+from kraftwreck.nodes.replication.partition import Partition, Surroundings
+
+
+def wrong_assignments(partition: Partition) -> Iterator[tuple[str, str]]:
+    """Yield what a leader would take over that is older than what it knows (D17, D18)."""
+    now = partition.assignment
+    for older in _older(now):
+        copy = _copy(partition)
+        copy.assigned(older)
+        if _state(copy) != _state(partition):
+            yield "D17", f"would take over {_epochs(older)} although it knows {_epochs(now)}"
+    pending = partition.in_sync.pending
+    if pending is None:
+        return
+    for older in (*_older(now), replace(now, leader_epoch=now.leader_epoch + 1)):
+        copy = _copy(partition)
+        answer = Altered(
+            copy.key,
+            NONE,
+            older.leader_epoch,
+            older.partition_epoch,
+            older.isr,
+            older.recovering,
+        )
+        copy.altered(pending.proposal, answer)
+        if _state(copy) != _state(partition):
+            yield "D18", f"would take an answer of {_epochs(older)}, and knows {_epochs(now)}"
+
+
+def _older(now: Assignment) -> Iterator[Assignment]:
+    """Yield earlier states of a partition: a bigger ISR in the same leader epoch, another leader
+    before it."""
+    partition_epoch = now.partition_epoch - 1
+    others = [each for each in now.replicas if each != now.leader]
+    if partition_epoch < 0:
+        return
+    yield replace(now, isr=(now.leader,), partition_epoch=partition_epoch)
+    yield replace(now, isr=now.replicas, partition_epoch=partition_epoch)
+    if now.leader_epoch > 0 and others:
+        yield replace(
+            now,
+            leader=others[0],
+            leader_epoch=now.leader_epoch - 1,
+            partition_epoch=partition_epoch,
+        )
+
+
+def _copy(partition: Partition) -> Partition:
+    """Return a leader in the same state, with an ISR of its own and the same log."""
+    shared = partition.with_
+    apart = Surroundings(shared.own, shared.lag_us, shared.now, shared.peers)
+    copy = Partition(partition.key, partition.settings, apart)
+    copy.assignment, copy.log = partition.assignment, partition.log
+    copy.durability, copy.hw = partition.durability, partition.hw
+    copy.leading, copy.epoch_start = partition.leading, partition.epoch_start
+    copy.recovering = partition.recovering
+    known, own = partition.in_sync, InSync()
+    own.isr, own.remotes = known.isr, dict(known.remotes)
+    own.pending = known.pending
+    copy.in_sync = own
+    return copy
+
+
+def _state(partition: Partition) -> tuple[Assignment, tuple[int, ...], Pending | None, bool, int]:
+    in_sync = partition.in_sync
+    return (
+        partition.assignment, in_sync.isr, in_sync.pending, partition.leading, partition.hw
+    )  # fmt: skip
+
+
+def _epochs(at: Assignment) -> str:
+    return f"leader epoch {at.leader_epoch}, partition epoch {at.partition_epoch}"
