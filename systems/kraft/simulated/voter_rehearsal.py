@@ -3,12 +3,14 @@
 A change waits for the one before, for the commit of its record, and for a record of the leader's
 own epoch. Each of these states is short, so a request hardly ever meets one. Here a copy of the
 leader gets a request of each kind in such a state. It must append no record for any of them.
+Compiled leaders cannot be copied, so they are not asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
+from types import FunctionType
 from typing import Any, Final
 
 from kraftwreck.nodes.consensus.endpoint import Endpoint
@@ -30,6 +32,7 @@ from kraftwreck.simulation.world import World
 
 EACH: Final = 2
 """How often leaders are asked in each of the states, in a run."""
+INTERPRETED: Final = isinstance(handle_request, FunctionType)
 TOKEN: Final = 1 << 60
 NEW: Final = 9_999
 """The id of a node that does not exist."""
@@ -47,7 +50,8 @@ class VoterRehearsal:
         self._asked: dict[str, int] = {}
         self._last: dict[int, tuple[str, int]] = {}
         """By host: the state and the epoch of its last step. Each state is judged at its begin."""
-        world.on_step.append(self._on_step)
+        if INTERPRETED:
+            world.on_step.append(self._on_step)
 
     def _on_step(self, host: Host, event: Any) -> None:
         node = host.node
