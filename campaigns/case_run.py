@@ -9,14 +9,16 @@ these names are ignored.
 
 from __future__ import annotations
 
+import _weakrefset
 import gc
 import re
 import signal
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from kraftwreck.campaigns.campaign import SIMULATOR, judge
@@ -33,6 +35,8 @@ from kraftwreck.systems.simulators import simulate, simulator
 _NODE = re.compile(r"\b[nb]\d+\b")
 _LEAST_LIMIT_S = 5.0
 _SOON_S = 0.01
+_WEAK = frozenset((weakref.__file__, _weakrefset.__file__))
+"""Modules whose functions are callbacks of weak references."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +114,12 @@ def limit_for(run: CaseRun) -> float:
 def cpu_limit(seconds: float) -> Iterator[None]:
     """Make a step that never ends fatal to its node, so that a run takes seconds, not minutes.
 
-    Python drops an exception that leaves a callback of the garbage collector, so the signal that
-    interrupts one raises none, and another follows soon.
+    Python drops an exception that leaves a callback of the garbage collector or of a weak
+    reference. So the signal that interrupts one raises none, and another follows soon.
     """
 
     def expired(_: int, frame: FrameType | None) -> None:
-        callbacks = (getattr(callback, "__code__", None) for callback in gc.callbacks)
-        if frame is not None and frame.f_code in callbacks:
+        if frame is not None and _is_dropped_in(frame.f_code):
             signal.setitimer(signal.ITIMER_VIRTUAL, _SOON_S, seconds)
         else:
             raise FatalError(f"a simulated run has used {seconds:.0f} CPU seconds: endless loop?")
@@ -128,6 +131,13 @@ def cpu_limit(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
+
+
+def _is_dropped_in(code: CodeType) -> bool:
+    """Return whether an exception that is raised in ``code`` may be dropped."""
+    if any(getattr(callback, "__code__", None) is code for callback in gc.callbacks):
+        return True
+    return code.co_filename in _WEAK
 
 
 # --- roles -------------------------------------------------------------------------------------

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import time
+import weakref
 from collections.abc import Iterator
+from weakref import WeakSet
 
 import pytest
 
-from kraftwreck.campaigns.case_run import cpu_limit
+from kraftwreck.campaigns.case_run import _is_dropped_in, cpu_limit
 from kraftwreck.nodes.consensus.effects import FatalError
 
 LIMIT_S = 0.02
@@ -48,6 +50,12 @@ def test_a_limit_reached_within_the_garbage_collector_interrupts_what_follows(
         gc.collect()
         compute(10)
     assert slow_callback[:2] == ["start", "stop"]
+
+
+def test_callbacks_of_weak_references_are_left_alone() -> None:
+    callbacks = [WeakSet[object]()._remove, weakref.WeakValueDictionary[str, object]()._remove]  # type: ignore[attr-defined]
+    assert [_is_dropped_in(callback.__code__) for callback in callbacks] == [True, True]
+    assert not _is_dropped_in(compute.__code__)
 
 
 def test_nothing_is_interrupted_afterwards() -> None:
