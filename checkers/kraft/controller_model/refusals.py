@@ -154,10 +154,8 @@ def create_topic(
         found.add(errors.INVALID_TOPIC_EXCEPTION)
     if state.topic(name) is not None:
         found.add(errors.TOPIC_ALREADY_EXISTS)
-    else:
-        others = [*state.topics(), *created]
-        if any(collide(name, other) for other in others):
-            found.add(errors.INVALID_TOPIC_EXCEPTION)
+    elif any(collide(name, other) for other in (*state.topics(), *created)):
+        found.add(errors.INVALID_TOPIC_EXCEPTION)
     settings = [config["name"] for config in topic["configs"]]
     if len(set(settings)) != len(settings):
         found.add(errors.INVALID_CONFIG)

@@ -169,14 +169,14 @@ class _Judge:
         topics, answers = exchange.request["topics"], exchange.answer["topics"]
         names = [topic["name"] for topic in topics]
         dry = exchange.request["validate_only"]
-        made = [each["name"] for each in answers if each["error_code"] == errors.NONE]
+        created = [each["name"] for each in answers if each["error_code"] == errors.NONE]
         for topic, result in zip(topics, answers, strict=False):
             codes = partial(
                 refusals.create_topic,
                 topic=topic,
                 names=names,
                 defaults=self._defaults,
-                created=made,
+                created=created,
             )
             what = f"topic {topic['name'][:60]}"
             code, before = result["error_code"], None
