@@ -111,6 +111,19 @@ def test_c18_an_illegal_name_is_accepted(
     assert broken(make_run(None, cluster, capture=capture)) == {"C18"}
 
 
+def test_c18_the_names_of_one_request_collide(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    """Names as long as a partition of the model, a tuple, has parts."""
+    since, names = cluster.time, ("ten.letter", "ten_letter")
+    cluster.write(records.topic(names[0]), records.partition([1, 2]))
+    request = {**create(), "topics": [create(name)["topics"][0] for name in names]}
+    answers = [done(name=names[0]), done(errors.INVALID_TOPIC_EXCEPTION, name=names[1])]
+    answer = {"topics": [each["topics"][0] for each in answers]}
+    tell(capture, cluster, "CreateTopics", request, answer, since=since)
+    assert broken(make_run(None, cluster, capture=capture)) == set()
+
+
 def test_c19_the_created_topic_differs_from_the_acknowledged_one(
     cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
