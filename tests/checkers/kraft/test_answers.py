@@ -111,16 +111,19 @@ def test_c18_an_illegal_name_is_accepted(
     assert broken(make_run(None, cluster, capture=capture)) == {"C18"}
 
 
-def test_c18_the_names_of_one_request_collide(
-    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
+@pytest.mark.parametrize(
+    ("name", "code"), [("ten_letter", errors.INVALID_TOPIC_EXCEPTION), ("ten-letter", 37)]
+)
+def test_c18_topics_of_one_request_are_refused_beside_one_that_is_created(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any], name: str, code: int
 ) -> None:
-    """Names as long as a partition of the model, a tuple, has parts."""
-    since, names = cluster.time, ("ten.letter", "ten_letter")
-    cluster.write(records.topic(names[0]), records.partition([1, 2]))
-    request = {**create(), "topics": [create(name)["topics"][0] for name in names]}
-    answers = [done(name=names[0]), done(errors.INVALID_TOPIC_EXCEPTION, name=names[1])]
-    answer = {"topics": [each["topics"][0] for each in answers]}
-    tell(capture, cluster, "CreateTopics", request, answer, since=since)
+    """Only the first name collides. A partition in the model is a tuple of ten parts."""
+    since, first = cluster.time, "ten.letter"
+    cluster.write(records.topic(first), records.partition([1, 2]))
+    other = create(name, num_partitions=1 if "_" in name else 0)
+    request = {**create(), "topics": [create(first)["topics"][0], other["topics"][0]]}
+    answers = done(name=first)["topics"] + done(code, name=name)["topics"]
+    tell(capture, cluster, "CreateTopics", request, {"topics": answers}, since=since)
     assert broken(make_run(None, cluster, capture=capture)) == set()
 
 
