@@ -112,13 +112,13 @@ def test_c18_an_illegal_name_is_accepted(
 
 
 @pytest.mark.parametrize(
-    ("name", "code"), [("ten_letter", errors.INVALID_TOPIC_EXCEPTION), ("ten-letter", 37)]
+    ("name", "code"), [("two_letters", errors.INVALID_TOPIC_EXCEPTION), ("two-letters", 37)]
 )
 def test_c18_topics_of_one_request_are_refused_beside_one_that_is_created(
     cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any], name: str, code: int
 ) -> None:
-    """Only the first name collides. A partition in the model is a tuple of ten parts."""
-    since, first = cluster.time, "ten.letter"
+    """Only the first name collides. A partition in the model is a tuple of eleven parts."""
+    since, first = cluster.time, "two.letters"
     cluster.write(records.topic(first), records.partition([1, 2]))
     other = create(name, num_partitions=1 if "_" in name else 0)
     request = {**create(), "topics": [create(first)["topics"][0], other["topics"][0]]}
