@@ -53,7 +53,6 @@ class Broker:
             life=1,
             node=node,
             tokens={},
-            requests={},
             stopping=False,
             resumed_at=0,
             clock=fake(elapsed=lambda since, now: now - since),
@@ -61,7 +60,7 @@ class Broker:
         )
         wires = fake(on_client_reply=[], on_ask=[], on_reply=[])
         self.world = fake(now=0, on_trace=[], on_step=[], wires=wires)
-        self.calls = 0
+        self.calls = self.sent = 0
         ProducerIdWatch(self.world, self.failures)
         self.step()
 
@@ -95,15 +94,14 @@ class Broker:
 
     def ask(self, named: int = LEADER, *, step: bool = True) -> Any:
         """Send a request for a block, at the end of a ``step`` now or of an earlier one."""
-        number = len(self.host.requests) + 1
+        self.sent += 1
         message = ApiMessage(ALLOCATE, 0, {})
         if step:
             self.step()
         rpc = fake(
-            key=number, correlation=number, named=named, sent=self.world.now, message=message,
+            key=self.sent, correlation=self.sent, named=named, sent=self.world.now, message=message,
             source=SELF, source_life=1,
         )  # fmt: skip
-        self.host.requests[number] = rpc
         self.world.wires.on_ask[0](self.host, rpc)
         return rpc
 
@@ -111,8 +109,6 @@ class Broker:
         """Let the controller answer, and the broker hear it."""
         body = {"error_code": error, "producer_id_start": start, "producer_id_len": length}
         self.world.wires.on_reply[0](self.host, rpc, fake(body=body))
-        del self.host.requests[rpc.key]
-        self.host.requests[-rpc.key] = None
         self.step(ApiResponseReceived(rpc.named, rpc.correlation, body))
 
 

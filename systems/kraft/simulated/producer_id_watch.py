@@ -38,8 +38,8 @@ class _Process:
 
     ``open`` are the clients' requests that it has not answered, by number, with the time at which
     it handled them. ``stepped`` is the time of its last step, whose messages may leave later.
-    ``last`` is its last request for a block, ``asked`` the time of the step that sent it, ``ended``
-    the time at which the last one was answered or failed. ``leader`` is the other node that it
+    ``last`` is its request for a block that has not ended in any step, ``asked`` the time of the
+    step that sent it, ``ended`` the time at which the one before ended. ``leader`` is the other node that it
     knows as the active controller, -1 without one or while the broker does not serve, and ``since``
     the time since which it does.
     """
@@ -150,7 +150,7 @@ class ProducerIdWatch:
             process.open[call.number] = now
         answered = (event.source, event.correlation) if type(event) is ApiResponseReceived else None
         if last is not None and answered == (last.named, last.correlation):
-            process.ended = now
+            process.ended, process.last, last = now, None, None
         leader = _controller(host, node)
         if leader != process.leader:
             process.leader, process.since = leader, now
@@ -158,7 +158,7 @@ class ProducerIdWatch:
             return
         since = max(process.since, process.ended, host.resumed_at, min(process.open.values()))
         late = False
-        if last is not None and host.requests.get(last.key) is last:
+        if last is not None:
             if last.named == leader:
                 since = max(since, last.sent + 1000 * node.config.request_timeout_ms)
             else:
@@ -176,8 +176,7 @@ class ProducerIdWatch:
         if last is None or last.named != process.leader or not isinstance(node, Node):
             return False
         waits = host.clock.elapsed(process.asked, now) + DRIFT_US
-        is_open = host.requests.get(last.key) is last
-        return is_open and waits < 1000 * node.config.request_timeout_ms
+        return waits < 1000 * node.config.request_timeout_ms
 
     def _fail(self, explanation: str) -> None:
         self._failures.add("F18", self._world.now, explanation)
