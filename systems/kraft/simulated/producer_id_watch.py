@@ -39,9 +39,9 @@ class _Process:
     ``open`` are the clients' requests that it has not answered, by number, with the time at which
     it handled them. ``stepped`` is the time of its last step, whose messages may leave later.
     ``last`` is its request for a block that has not ended in any step, ``asked`` the time of the
-    step that sent it, ``ended`` the time at which the one before ended. ``leader`` is the other node that it
-    knows as the active controller, -1 without one or while the broker does not serve, and ``since``
-    the time since which it does.
+    step that sent it, ``ended`` the time at which the one before ended. ``leader`` is the other
+    node that it knows as the active controller, -1 without one or while the broker does not serve,
+    and ``since`` the time since which it does.
     """
 
     life: int
