@@ -56,9 +56,14 @@ class Family(msgspec.Struct, frozen=True):
     agree: Callable[[Any, Any], bool] = eq
 
 
-def _register_truth(history: History) -> bool:
-    calls = judges.operations(history, ["read"])
-    return judges.explained(calls, None, judges.register())
+def _register_truth(**options: bool) -> Callable[[History], bool]:
+    """Return the judge of a register with these options of :func:`judges.register`."""
+
+    def truth(history: History) -> bool:
+        calls = judges.operations(history, ["read"])
+        return judges.explained(calls, None, judges.register(**options))
+
+    return truth
 
 
 def _keyed(histories: Sequence[History]) -> list[Any]:
@@ -83,16 +88,6 @@ def _keyed(histories: Sequence[History]) -> list[Any]:
 
 def _searched(model: str) -> Verdicts:
     return lambda histories: [search(MODELS[model], pair(h)).valid for h in histories]
-
-
-def _strict_truth(history: History) -> bool:
-    calls = judges.operations(history, ["read"])
-    return judges.explained(calls, None, judges.register(strict=True))
-
-
-def _expiring_truth(history: History) -> bool:
-    calls = judges.operations(history, ["read"])
-    return judges.explained(calls, None, judges.register(expires=True))
 
 
 def _machine(name: str, start: Any, step: judges.Step, **options: Any) -> Family:
@@ -238,21 +233,21 @@ def _anomalies(model: str, order: str) -> Family:
 
 
 FAMILIES: dict[str, Family] = {
-    "register": Family(one_register, _keyed, _register_truth),
+    "register": Family(one_register, _keyed, _register_truth()),
     "register-search": Family(
         lambda seed, number: one_register(seed, number, delete=True),
         _searched("cas-register"),
-        _register_truth,
+        _register_truth(),
     ),
     "topic-register": Family(
         lambda seed, number: one_register(seed, number, delete=True),
         _searched("topic-register"),
-        _strict_truth,
+        _register_truth(strict=True),
     ),
     "expiring-register": Family(
         lambda seed, number: one_register(seed, number, delete=True),
         _searched("expiring-register"),
-        _expiring_truth,
+        _register_truth(expires=True),
     ),
     "lock": _machine("lock", None, judges.lock(False)),
     "owned-lock": _machine("owned-lock", None, judges.lock(True), owned=True),

@@ -125,7 +125,7 @@ def cases(files: Filesystem, snapshot: AppendSnapshot, seed: int) -> Iterator[Ca
     if snapshot.end_offset <= end:  # A snapshot that was fetched may be ahead.
         clean = CleanLog(snapshot.end_offset)
         yield Case("a cleaning", (snapshot, finish, clean), 2)
-    # As of a leader whose log goes on.
+    # A snapshot from a leader with a longer log.
     ahead = replace(snapshot, end_offset=end + 1 + draw_below(3, seed, "ahead"))
     finish = FinishSnapshot(ahead.end_offset, ahead.epoch)
     install = InstallSnapshot(ahead.end_offset, ahead.epoch)
