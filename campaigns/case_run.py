@@ -114,12 +114,13 @@ def limit_for(run: CaseRun) -> float:
 def cpu_limit(seconds: float) -> Iterator[None]:
     """Make a step that never ends fatal to its node, so that a run takes seconds, not minutes.
 
-    Python drops an exception that leaves a callback of the garbage collector or of a weak
-    reference. So the signal that interrupts one raises none, and another follows soon.
+    Python drops an exception that leaves a finalizer, a callback of the garbage collector or
+    one of a weak reference. So the signal that interrupts one raises none, and another follows
+    soon.
     """
 
     def expired(_: int, frame: FrameType | None) -> None:
-        if frame is not None and _is_dropped_in(frame.f_code):
+        if any(_is_dropped_in(code) for code in _running(frame)):
             signal.setitimer(signal.ITIMER_VIRTUAL, _SOON_S, seconds)
         else:
             raise FatalError(f"a simulated run has used {seconds:.0f} CPU seconds: endless loop?")
@@ -133,8 +134,17 @@ def cpu_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
+def _running(frame: FrameType | None) -> Iterator[CodeType]:
+    """Yield the code of ``frame`` and of its callers, innermost first."""
+    while frame is not None:
+        yield frame.f_code
+        frame = frame.f_back
+
+
 def _is_dropped_in(code: CodeType) -> bool:
-    """Return whether an exception that is raised in ``code`` may be dropped."""
+    """Return whether an exception that leaves ``code`` may be dropped."""
+    if code.co_name == "__del__":
+        return True
     if any(getattr(callback, "__code__", None) is code for callback in gc.callbacks):
         return True
     return code.co_filename in _WEAK

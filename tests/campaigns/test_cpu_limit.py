@@ -52,6 +52,23 @@ def test_a_limit_reached_within_the_garbage_collector_interrupts_what_follows(
     assert slow_callback[:2] == ["start", "stop"]
 
 
+class SlowToFinalize:
+    """An object whose finalizer takes longer than the limit, in a function that it calls."""
+
+    finalized = False
+
+    def __del__(self) -> None:
+        compute(2 * LIMIT_S)
+        SlowToFinalize.finalized = True
+
+
+def test_a_limit_reached_within_a_finalizer_interrupts_what_follows() -> None:
+    with pytest.raises(FatalError, match="endless loop"), cpu_limit(LIMIT_S):
+        SlowToFinalize()
+        compute(10)
+    assert SlowToFinalize.finalized
+
+
 def test_callbacks_of_weak_references_are_left_alone() -> None:
     callbacks = [WeakSet[object]()._remove, weakref.WeakValueDictionary[str, object]()._remove]  # type: ignore[attr-defined]
     assert [_is_dropped_in(callback.__code__) for callback in callbacks] == [True, True]
