@@ -1,11 +1,11 @@
 """Hunts for all planted bugs of the catalogue, and the table of docs/mutants.md made from them.
 
-    .venv/bin/python -m bench.planted_bugs hunt [--repeats 3] [--budget 120] [--jobs 2] [ID ...]
+    .venv/bin/python -m bench.planted_bugs hunt [--repeats 3] [--budget 120] [--again] [ID ...]
     .venv/bin/python -m bench.planted_bugs page
 
-``hunt`` adds a line to ``bench/results/hunted.jsonl`` for each bug of the catalogue that has none
-(or for those named, whose lines are replaced), so it may be interrupted and continued. ``page``
-writes the table and the sentence of README.md.
+``hunt`` hunts each bug of the catalogue (or those named) until ``bench/results/hunted.jsonl`` has
+that many hunts for it, so it may be interrupted and continued. ``--again`` drops the earlier hunts.
+``page`` writes the table, and the figures of README.md.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import click
 import msgspec
 
-from kraftwreck.campaigns.detection import Row, hunt_all
+from kraftwreck.campaigns.detection import FAR_APART, Entry, Row, hunt_all
 from kraftwreck.mutants import Mutant, catalogue
 
 ROOT = Path(__file__).parent.parent
@@ -44,8 +43,10 @@ KINDS = {
 
 
 class Hunt(msgspec.Struct, kw_only=True):
-    """One hunt for a bug, of ``cpu_s`` CPU seconds."""
+    """One hunt for a bug, of ``cpu_s`` CPU seconds, on the sources of ``commit``."""
 
+    day: str
+    commit: str
     found: bool
     cpu_s: float
     checker: str | None = None
@@ -54,12 +55,9 @@ class Hunt(msgspec.Struct, kw_only=True):
 
 
 class Record(msgspec.Struct, kw_only=True):
-    """The hunts for one bug, all on the sources of ``commit``."""
+    """The hunts for one bug."""
 
     id: str
-    day: str
-    commit: str
-    budget_s: float
     hunts: list[Hunt]
 
     @property
@@ -81,24 +79,20 @@ def write(records: dict[str, Record], path: Path = RECORDS) -> None:
     path.write_bytes(b"".join(line + b"\n" for line in lines))
 
 
-def record_of(row: Row, commit: str, budget_s: float) -> Record:
-    """Return the record of the hunts in ``row``."""
-    return Record(
-        id=row.id,
-        day=f"{datetime.now(UTC):%Y-%m-%d}",
-        commit=commit,
-        budget_s=budget_s,
-        hunts=[
-            Hunt(
-                found=each.found,
-                cpu_s=round(each.cpu_s, 1),
-                checker=each.checker,
-                anomaly=each.anomaly,
-                seed=each.seed,
-            )
-            for each in row.all
-        ],
-    )
+def hunts_of(row: Row, commit: str) -> list[Hunt]:
+    """Return the hunts in ``row``, of today."""
+    return [
+        Hunt(
+            day=f"{datetime.now(UTC):%Y-%m-%d}",
+            commit=commit,
+            found=each.found,
+            cpu_s=round(each.cpu_s, 1),
+            checker=each.checker,
+            anomaly=each.anomaly,
+            seed=each.seed,
+        )
+        for each in row.all
+    ]
 
 
 def table(bugs: dict[str, Mutant], records: dict[str, Record]) -> Iterator[str]:
@@ -121,11 +115,11 @@ def table(bugs: dict[str, Mutant], records: dict[str, Record]) -> Iterator[str]:
 def figure(records: Sequence[Record]) -> str:
     """Return in words how many of the bugs are found, and how soon."""
     found = [record for record in records if record.times]
-    always = sum(all(hunt.found for hunt in record.hunts) for record in records)
-    repeats = max((len(record.hunts) for record in records), default=0)
+    finds = sum(len(record.times) for record in records)
+    hunts = sum(len(record.hunts) for record in records)
     middle = median(median(record.times) for record in found) if found else 0.0
     return (
-        f"{len(found)} of {len(records)}, and {always} of them in each of {repeats} hunts; "
+        f"{len(found)} of {len(records)}, by {finds} of {hunts} hunts of at most 120 CPU seconds; "
         f"median {middle:.1f} CPU seconds"
     )
 
@@ -167,27 +161,37 @@ def cli() -> None:
 
 @cli.command()
 @click.argument("ids", nargs=-1)
-@click.option("--repeats", default=3)
-@click.option("--budget", default=120.0)
+@click.option("--repeats", default=3, help="Hunts of each bug.")
+@click.option("--budget", default=120.0, help="CPU seconds of a hunt.")
 @click.option("--jobs", default=2)
-def hunt(ids: tuple[str, ...], repeats: int, budget: float, jobs: int) -> None:
-    """Hunt the bugs that have no record, or those named."""
+@click.option("--again", is_flag=True, help="Drop the recorded hunts of these bugs first.")
+def hunt(ids: tuple[str, ...], repeats: int, budget: float, jobs: int, again: bool) -> None:
+    """Hunt the bugs of the catalogue, or those named, that have fewer hunts."""
     records, bugs = read(), catalogue()
-    wanted: list[Any] = [
-        (bug.id, bug.title, bug.patch)
-        for name, bug in bugs.items()
-        if (name in ids if ids else name not in records)
-    ]
     command = ["git", "-C", str(ROOT), "rev-parse", "--short=8", "HEAD"]
     commit = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    wanted: dict[int, list[Entry]] = {}
+    for name, bug in bugs.items():
+        if not ids or name in ids:
+            record = records.setdefault(name, Record(id=name, hunts=[]))
+            record.hunts = [] if again else record.hunts
+            wanted.setdefault(len(record.hunts), []).append((bug.id, bug.title, bug.patch))
 
     def keep(row: Row) -> None:
-        records[row.id] = record_of(row, commit, budget)
-        write(records)
-        times = records[row.id].times
-        click.echo(f"{row.id}: {len(times)} of {repeats}, {times} CPU s")
+        record = records[row.id]
+        record.hunts += hunts_of(row, commit)
+        write({name: each for name, each in records.items() if each.hunts})
+        click.echo(f"{row.id}: {len(record.times)} of {len(record.hunts)}, {record.times} CPU s")
 
-    hunt_all(wanted, budget, jobs, keep, repeats=repeats)
+    for done in range(repeats):
+        hunt_all(
+            wanted.get(done, []),
+            budget,
+            jobs,
+            keep,
+            repeats=repeats - done,
+            first_seed=done * FAR_APART,
+        )
 
 
 @cli.command()

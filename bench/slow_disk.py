@@ -34,7 +34,8 @@ from kraftwreck.systems.kraft.client import KafkaClient
 
 FSYNC_NS = 500_000_000
 TOPIC = "records"
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
+PATIENCE_MS = int(1000 * PATIENCE_S)
 WELL, SLOW = "fsync as it is", "fsync takes 500 ms"
 
 
@@ -82,7 +83,9 @@ def is_created(port: int) -> bool:
     wanted = {"name": TOPIC, "num_partitions": 1, "replication_factor": 1}
     client = KafkaClient(HOST, port, "bench")
     try:
-        answer = client.call("CreateTopics", 7, {"topics": [wanted], "timeout_ms": 9000}, 10_000)
+        answer = client.call(
+            "CreateTopics", 7, {"topics": [wanted], "timeout_ms": PATIENCE_MS}, PATIENCE_MS
+        )
     finally:
         client.close()
     return answer.status == "ok" and answer.response["topics"][0]["error_code"] == 0
@@ -97,7 +100,7 @@ def change(port: int, ended: threading.Event, changed: list[float]) -> None:
         config = {"name": "retention.ms", "config_operation": 0, "value": str(10**9 + number)}
         resource = {"resource_type": 2, "resource_name": TOPIC, "configs": [config]}
         began = time.monotonic()
-        answer = client.call("IncrementalAlterConfigs", 1, {"resources": [resource]}, 10_000)
+        answer = client.call("IncrementalAlterConfigs", 1, {"resources": [resource]}, PATIENCE_MS)
         assert answer.status == "ok" and answer.response["responses"][0]["error_code"] == 0, answer
         changed.append(1000 * (time.monotonic() - began))
     client.close()

@@ -11,6 +11,8 @@ T = TypeVar("T")
 
 LIMIT_S = 300.0
 """Only a hang takes longer, also at a load of 30."""
+LIMIT_MS = int(1000 * LIMIT_S)
+"""The time-out of a request that must succeed."""
 
 
 def wait_until(condition: Callable[[], T], what: str = "it happens") -> T:

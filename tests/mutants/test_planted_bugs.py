@@ -12,12 +12,20 @@ from kraftwreck.mutants import catalogue
 def record(name: str, *cpu_s: float | None) -> Record:
     """A record of hunts, of which those without a time have missed the bug."""
     hunts = [
-        Hunt(found=False, cpu_s=120.0)
+        Hunt(day="2026-11-28", commit="0123abcd", found=False, cpu_s=120.0)
         if each is None
-        else Hunt(found=True, cpu_s=each, checker="simulator", anomaly="I3", seed=7)
+        else Hunt(
+            day="2026-11-28",
+            commit="0123abcd",
+            found=True,
+            cpu_s=each,
+            checker="simulator",
+            anomaly="I3",
+            seed=7,
+        )
         for each in cpu_s
     ]
-    return Record(id=name, day="2026-11-28", commit="0123abcd", budget_s=120, hunts=hunts)
+    return Record(id=name, hunts=hunts)
 
 
 RECORDS = {
@@ -37,10 +45,12 @@ def test_a_row_has_the_first_find_and_the_times_of_all_finds() -> None:
     ]
 
 
-def test_figures_count_bugs_that_one_hunt_finds_and_those_that_all_find() -> None:
+def test_figures_count_the_bugs_and_the_hunts_that_find_them() -> None:
     everything, core, _ = figures(catalogue(), RECORDS)
-    assert everything == "2 of 3, and 1 of them in each of 3 hunts; median 21.0 CPU seconds"
-    assert core == "1 of 1, and 1 of them in each of 3 hunts; median 2.0 CPU seconds"
+    assert (
+        everything == "2 of 3, by 4 of 9 hunts of at most 120 CPU seconds; median 21.0 CPU seconds"
+    )
+    assert core == "1 of 1, by 3 of 3 hunts of at most 120 CPU seconds; median 2.0 CPU seconds"
 
 
 def test_records_are_written_in_the_order_of_the_catalogue(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def eventually(check: Callable[[], Any], what: str) -> Any:
 class Client:
     """One connection, requests by hand."""
 
-    def __init__(self, port: int, timeout_s: float = 60.0) -> None:
+    def __init__(self, port: int, timeout_s: float = waiting.LIMIT_S) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         self.correlation = 0
 
@@ -224,7 +224,7 @@ class Cluster:
 
     def ask_broker(self, node: int, api: str, version: int, body: dict[str, Any]) -> Any:
         """Send a request to the broker of a node."""
-        with Client(self.broker_ports[node], timeout_s=60.0) as client:
+        with Client(self.broker_ports[node]) as client:
             return client.call(api, version, body)
 
     def alive(self, node: int) -> list[int]:
@@ -310,7 +310,7 @@ class Cluster:
     def create(self, name: str) -> int:
         """Create a topic through the controller; return the error code."""
         topic = {"name": name, "num_partitions": 1, "replication_factor": 1}
-        body = {"topics": [topic], "timeout_ms": 5000}
+        body = {"topics": [topic], "timeout_ms": waiting.LIMIT_MS}
         answer = self.call(self.controller(), "CreateTopics", 7, body)
         code: int = answer["topics"][0]["error_code"]
         return code

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kraftwreck.nodes.server.reexecution import replay
+from tests.waiting import LIMIT_MS
 
 CLEAN = "data/.kafka_cleanshutdown"
 QUORUM = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
@@ -14,7 +15,7 @@ QUORUM = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"parti
 
 def creation(name: str, partitions: int = 2, replicas: int = 2) -> dict[str, Any]:
     topic = {"name": name, "num_partitions": partitions, "replication_factor": replicas}
-    return {"topics": [topic], "timeout_ms": 5000}
+    return {"topics": [topic], "timeout_ms": LIMIT_MS}
 
 
 def create(cluster: Any, broker: int, name: str, **shape: int) -> int:

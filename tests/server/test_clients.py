@@ -105,9 +105,13 @@ def done(futures: dict[Any, Any]) -> list[Any]:
 def test_confluent_administers_topics(shared: Any, confluent: Any, wait_until: Any) -> None:
     name = CONFLUENT
     done(confluent.create_topics([admin.NewTopic(name, 2, 3)]))
-    listing = confluent.list_topics(timeout=300)
-    assert len(listing.topics[name].partitions) == 2
-    assert listing.controller_id == shared.controller()
+
+    def listed() -> Any:
+        # Each node answers from its own metadata, which may lag behind the answer to the change.
+        return confluent.list_topics(timeout=300).topics.get(name)
+
+    assert len(wait_until(listed, "the new topic is listed").partitions) == 2
+    assert confluent.list_topics(timeout=300).controller_id == shared.controller()
 
     def resource(**options: Any) -> Any:
         return admin.ConfigResource(admin.ResourceType.TOPIC, name, **options)
@@ -132,7 +136,7 @@ def test_confluent_administers_topics(shared: Any, confluent: Any, wait_until: A
     assert described()["retention.ms"].is_default
 
     done(confluent.delete_topics([name]))
-    assert name not in confluent.list_topics(timeout=300).topics
+    wait_until(lambda: listed() is None, "the deleted topic is listed no longer")
 
 
 def test_confluent_hears_why_it_is_refused(shared: Any, confluent: Any) -> None:

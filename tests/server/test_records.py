@@ -15,7 +15,7 @@ import pytest
 
 from kraftwreck.nodes.server.reexecution import replay
 from tests.server.conftest import UNHURRIED, Client, Cluster
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_MS, LIMIT_S, wait_until
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -27,7 +27,6 @@ SESSION = {
     "broker.heartbeat.interval.ms": 300,
     "replica.lag.time.max.ms": 3000,
 }
-LIMIT_S = 120.0
 EVERYTHING = 40
 
 
@@ -47,9 +46,8 @@ def create(cluster: Any, name: str, replicas: int = 3, **configs: str) -> None:
         "configs": [{"name": key, "value": value} for key, value in values.items()],
     }
     alive = [node for node in cluster.broker_ports if node in cluster.processes]
-    answer = cluster.ask_broker(
-        alive[0], "CreateTopics", 7, {"topics": [topic], "timeout_ms": 9000}
-    )
+    body = {"topics": [topic], "timeout_ms": LIMIT_MS}
+    answer = cluster.ask_broker(alive[0], "CreateTopics", 7, body)
     assert answer["topics"][0]["error_code"] == 0, answer
     cluster.leading(name)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from bench.slow_disk import TOPIC, change, node
+from bench.slow_disk import PATIENCE_S, TOPIC, change, node
 from kraftwreck.harness.on_host.disk import KINDS, write_trouble
 from kraftwreck.oracle.controller import HOST
 
@@ -37,7 +37,7 @@ def test_no_record_waits_for_the_metadata_log_to_be_flushed(tmp_path: Path) -> N
             waited.append(time.monotonic() - began)
         ended.set()
         write_trouble(str(control))
-        changing.join(60)
+        changing.join(PATIENCE_S)
     assert changed[0] > 1000 * FSYNC_S
     assert max(waited) < 0.9 * FSYNC_S
 
@@ -45,4 +45,4 @@ def test_no_record_waits_for_the_metadata_log_to_be_flushed(tmp_path: Path) -> N
 def _send(producer: confluent_kafka.Producer) -> None:
     """Send one record, and wait until it is acknowledged."""
     producer.produce(TOPIC, b"v", partition=0)
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE_S) == 0
