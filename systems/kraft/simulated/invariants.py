@@ -41,6 +41,7 @@ from kraftwreck.systems.kraft.simulated.assignment_watch import AssignmentWatch
 from kraftwreck.systems.kraft.simulated.backoff_watch import BackoffWatch
 from kraftwreck.systems.kraft.simulated.binding import disk_of
 from kraftwreck.systems.kraft.simulated.cadence_watch import CadenceWatch
+from kraftwreck.systems.kraft.simulated.config_rehearsal import ConfigRehearsal
 from kraftwreck.systems.kraft.simulated.crash_points import CrashPoints
 from kraftwreck.systems.kraft.simulated.cut_rehearsal import CutRehearsal
 from kraftwreck.systems.kraft.simulated.deletion_watch import DeletionWatch
@@ -163,6 +164,7 @@ class Invariants:
         evidence = AnswerEvidence(world, self.failures, self.records, steps, positions)
         RecordLookups(evidence)
         AssignmentWatch(world, self.failures)
+        ConfigRehearsal(world, self.failures)
         CrashPoints(world, self.failures)
         CutRehearsal(world, self.failures, self.records.logs)
         DeletionWatch(world, self.failures, self.records)
