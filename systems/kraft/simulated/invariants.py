@@ -58,6 +58,7 @@ from kraftwreck.systems.kraft.simulated.invented_fetches import InventedFetches
 from kraftwreck.systems.kraft.simulated.leader_counts import LeaderCounts
 from kraftwreck.systems.kraft.simulated.leader_hints import LeaderHints
 from kraftwreck.systems.kraft.simulated.leader_rehearsal import LeaderRehearsal
+from kraftwreck.systems.kraft.simulated.log_rehearsal import LogRehearsal
 from kraftwreck.systems.kraft.simulated.lookup_rehearsal import LookupRehearsal
 from kraftwreck.systems.kraft.simulated.mark_watch import MarkWatch
 from kraftwreck.systems.kraft.simulated.metadata_crashes import MetadataCrashes
@@ -68,6 +69,7 @@ from kraftwreck.systems.kraft.simulated.producer_memory import ProducerMemory
 from kraftwreck.systems.kraft.simulated.progress_watch import ProgressWatch
 from kraftwreck.systems.kraft.simulated.proposal_outcomes import ProposalOutcomes
 from kraftwreck.systems.kraft.simulated.proposal_watch import ProposalWatch
+from kraftwreck.systems.kraft.simulated.reaction_rehearsal import wrong_reactions
 from kraftwreck.systems.kraft.simulated.record_answers import RecordAnswers
 from kraftwreck.systems.kraft.simulated.record_lookups import RecordLookups
 from kraftwreck.systems.kraft.simulated.record_refusals import RecordRefusals
@@ -171,7 +173,9 @@ class Invariants:
         FetchBackoff(world, self.failures)
         FetchSizes(world, self.failures)
         LeaderHints(world, self.failures)
-        LeaderRehearsal(world, self.failures, wrong_fetches, wrong_sequences, wrong_assignments)
+        questions = wrong_fetches, wrong_sequences, wrong_assignments, wrong_reactions
+        LeaderRehearsal(world, self.failures, *questions)
+        LogRehearsal(world, self.failures)
         LookupRehearsal(world, self.failures, self.records.logs)
         MarkWatch(world, self.failures)
         ProducerIdWatch(world, self.failures)
