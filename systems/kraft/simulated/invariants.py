@@ -46,6 +46,7 @@ from kraftwreck.systems.kraft.simulated.crash_points import CrashPoints
 from kraftwreck.systems.kraft.simulated.cut_rehearsal import CutRehearsal
 from kraftwreck.systems.kraft.simulated.deletion_watch import DeletionWatch
 from kraftwreck.systems.kraft.simulated.divergence_watch import DivergenceWatch
+from kraftwreck.systems.kraft.simulated.durability_watch import DurabilityWatch
 from kraftwreck.systems.kraft.simulated.durable_logs import DurableLogs
 from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
 from kraftwreck.systems.kraft.simulated.fetch_backoff import FetchBackoff
@@ -62,6 +63,7 @@ from kraftwreck.systems.kraft.simulated.log_rehearsal import LogRehearsal
 from kraftwreck.systems.kraft.simulated.lookup_rehearsal import LookupRehearsal
 from kraftwreck.systems.kraft.simulated.mark_watch import MarkWatch
 from kraftwreck.systems.kraft.simulated.metadata_crashes import MetadataCrashes
+from kraftwreck.systems.kraft.simulated.opening_watch import OpeningWatch
 from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
 from kraftwreck.systems.kraft.simulated.producer_id_watch import ProducerIdWatch
@@ -170,6 +172,7 @@ class Invariants:
         CrashPoints(world, self.failures)
         CutRehearsal(world, self.failures, self.records.logs)
         DeletionWatch(world, self.failures, self.records)
+        DurabilityWatch(world, self.failures)
         FetchBackoff(world, self.failures)
         FetchSizes(world, self.failures)
         LeaderHints(world, self.failures)
@@ -178,6 +181,7 @@ class Invariants:
         LogRehearsal(world, self.failures)
         LookupRehearsal(world, self.failures, self.records.logs)
         MarkWatch(world, self.failures)
+        OpeningWatch(world, self.failures)
         ProducerIdWatch(world, self.failures)
         ProducerMemory(world, self.failures, self.records.logs)
         ProgressWatch(world, self.failures, self.records)
