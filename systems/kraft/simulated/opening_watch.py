@@ -78,6 +78,5 @@ class OpeningWatch:
             closed = sorted(map(name_of, first - self._done.get(process, set())))
             wrong = f"and has not opened {', '.join(closed)}" if closed else ""
         if wrong:
-            self._failures.add(
-                "F19", self._world.now, f"{host.name} asks to be unfenced {wrong}", event
-            )
+            explanation = f"{host.name} asks to be unfenced {wrong}"
+            self._failures.add("F19", self._world.now, explanation)
