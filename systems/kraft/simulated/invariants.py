@@ -59,6 +59,7 @@ from kraftwreck.systems.kraft.simulated.invented_fetches import InventedFetches
 from kraftwreck.systems.kraft.simulated.leader_counts import LeaderCounts
 from kraftwreck.systems.kraft.simulated.leader_hints import LeaderHints
 from kraftwreck.systems.kraft.simulated.leader_rehearsal import LeaderRehearsal
+from kraftwreck.systems.kraft.simulated.log_dirs_rehearsal import LogDirsRehearsal
 from kraftwreck.systems.kraft.simulated.log_rehearsal import LogRehearsal
 from kraftwreck.systems.kraft.simulated.lookup_rehearsal import LookupRehearsal
 from kraftwreck.systems.kraft.simulated.mark_watch import MarkWatch
@@ -178,6 +179,7 @@ class Invariants:
         LeaderHints(world, self.failures)
         questions = wrong_fetches, wrong_sequences, wrong_assignments, wrong_reactions
         LeaderRehearsal(world, self.failures, *questions)
+        LogDirsRehearsal(world, self.failures)
         LogRehearsal(world, self.failures)
         LookupRehearsal(world, self.failures, self.records.logs)
         MarkWatch(world, self.failures)
