@@ -93,6 +93,7 @@ from kraftwreck.systems.kraft.simulated.step_logs import StepLogs
 from kraftwreck.systems.kraft.simulated.stop_watch import StopWatch
 from kraftwreck.systems.kraft.simulated.storm_watch import StormWatch
 from kraftwreck.systems.kraft.simulated.unfinished_watch import UnfinishedWatch
+from kraftwreck.systems.kraft.simulated.version_rehearsal import VersionRehearsal
 from kraftwreck.systems.kraft.simulated.voter_rehearsal import VoterRehearsal
 from kraftwreck.systems.kraft.simulated.voter_watch import VoterWatch
 from kraftwreck.systems.kraft.simulated.wait_watch import WaitWatch
@@ -197,6 +198,7 @@ class Invariants:
         SessionRehearsal(world, self.failures)
         StopWatch(world, self.failures)
         PaceWatch(world, self.failures)
+        VersionRehearsal(world, self.failures)
         WaitWatch(world, self.failures, self.records.logs, positions)
         self.partitions = PartitionService(world, self.failures, self.records.logs)
 
