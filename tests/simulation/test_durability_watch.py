@@ -22,12 +22,13 @@ class Flushed:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.failures = Failures()
-        self.world: Any = SimpleNamespace(now=0, on_write=[], on_caused=[], on_step=[])
+        world: Any = SimpleNamespace(now=0, on_write=[], on_caused=[], on_step=[])
         self.replica: Any = SimpleNamespace(
             log=SimpleNamespace(end=9), durability=SimpleNamespace(end=5)
         )
         patch.setattr(durability_watch, "replicas_on", lambda _: {KEY: self.replica})
-        DurabilityWatch(self.world, self.failures)
+        self.world = world
+        DurabilityWatch(world, self.failures)
         self.host: Any = SimpleNamespace(id=4, name="b4", life=1)
 
     def hears(self, *between: Effect | LogOpened, known: int = 5, caused: bool = True) -> list[str]:

@@ -24,9 +24,10 @@ class Starting:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.failures = Failures()
-        self.world: Any = SimpleNamespace(now=0, on_step=[], on_caused=[], on_disk=[], on_trace=[])
+        world: Any = SimpleNamespace(now=0, on_step=[], on_caused=[], on_disk=[], on_trace=[])
         patch.setattr(opening_watch, "Node", SimpleNamespace)
-        OpeningWatch(self.world, self.failures)
+        self.world = world
+        OpeningWatch(world, self.failures)
         self.data = SimpleNamespace(replicas=None)
         node = SimpleNamespace(broker=SimpleNamespace(data=self.data))
         self.host: Any = SimpleNamespace(id=4, name="b4", life=1, node=node)

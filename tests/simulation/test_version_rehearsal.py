@@ -29,7 +29,8 @@ from kraftwreck.systems.kraft.simulated.version_rehearsal import (
 from kraftwreck.systems.kraft.workloads.polling import FETCH, LIST_OFFSETS
 from kraftwreck.systems.kraft.workloads.record_batches import batch_of
 from kraftwreck.systems.kraft.workloads.sending import PRODUCE
-from tests.simulation.test_files_rehearsal import KEY, NAME, copied
+from tests.simulation.replicas import KEY
+from tests.simulation.test_files_rehearsal import NAME, copied
 
 pytestmark = pytest.mark.interpreted
 
@@ -155,3 +156,17 @@ def test_the_first_requests_of_each_api_are_repeated(monkeypatch: Patch) -> None
     assert [failure.explanation for failure in failures.items] == ["b4 is wrong"] * EACH
     look(host, *one.listed())
     assert len(failures.items) == EACH + 1
+
+
+@pytest.mark.parametrize("version", [FETCH, FOLLOWER_FETCH])
+def test_a_request_for_a_topic_that_is_gone_is_left_out(version: int, monkeypatch: Patch) -> None:
+    """Or another topic has its name."""
+    one = Asked()
+    answered = one.fetched(version)
+    monkeypatch.setattr(fetch, "_LEADER_EPOCH", 99)
+    assert one.wrong(answered) != []
+    one.image.topics[NAME].topic_id = bytes(15) + b"n"
+    one.image.names = {bytes(15) + b"n": NAME}
+    assert one.wrong(answered) == []
+    one.image.topics, one.image.names = {}, {}
+    assert one.wrong(answered) == []

@@ -26,6 +26,7 @@ from kraftwreck.nodes.replication.events import (
     ListOffsetsReceived,
     ProduceReceived,
 )
+from kraftwreck.nodes.server.data_calls import NO_ID
 from kraftwreck.nodes.server.record_requests import RecordRequests
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
@@ -47,8 +48,11 @@ BY_ID: Final = {"Produce": 13, "Fetch": fetch.BY_ID}
 TOPICS: Final = {
     "Produce": ("topic_data", "responses", "name"),
     "Fetch": ("topics", "responses", "topic"),
+    "ListOffsets": ("topics", "topics", "name"),
+    "OffsetForLeaderEpoch": ("topics", "topics", "topic"),
+    "DeleteRecords": ("topics", "topics", "name"),
 }
-"""Where these APIs have topics in requests and answers, and how they call a name."""
+"""Where each API has topics in requests and answers, and how it calls a name."""
 REPLICA_STATE: Final = 15
 """The first version of Fetch with the replica in a field of its own."""
 
@@ -96,6 +100,22 @@ def _is_right(body: Body) -> bool:
     return bool(parts) and not any(part["error_code"] for part in parts)
 
 
+def _is_known(api: str, asked: Body, body: Body, event: Any, image: ImageView) -> bool:
+    """Whether the broker still knows all topics of a request and its answer, by names and ids.
+
+    A topic may have been deleted while the request waited, and another one has its name.
+    """
+    of_request, of_answer, name = TOPICS[api]
+    topics = [*asked[of_request], *body[of_answer], *(asked.get("forgotten_topics_data") or ())]
+    names = {topic[name] for topic in topics} - {""}
+    ids = {topic.get("topic_id", NO_ID) for topic in topics} - {NO_ID}
+    parts = event.batches if isinstance(event, ProduceReceived) else event.parts
+    for part in parts:
+        key = part.key if isinstance(part, FetchPart) else part[0]
+        ids.add(key[0])
+    return names <= image.topics.keys() and ids <= image.names.keys()
+
+
 def wrong_versions(
     requests: RecordRequests, message: RecordMessage, effect: Any, body: Body, image: ImageView
 ) -> Iterator[str]:
@@ -103,6 +123,8 @@ def wrong_versions(
     api, event = message.api, cast("Any", message.call).event
     asked, _ = decode(f"{api}Request", message.version, message.frame, 0)
     ids = {name: topic.topic_id for name, topic in image.topics.items()}
+    if not _is_known(api, asked, body, event, image):
+        return
     named = api in BY_ID and message.version < BY_ID[api]
     low, high = VERSIONS[api]
     for version in range(low, high + 1):
@@ -111,7 +133,7 @@ def wrong_versions(
             continue
         by_id = api in BY_ID and version >= BY_ID[api]
         wanted, right = asked, body
-        if api in TOPICS:
+        if api in BY_ID:
             of_request, of_answer, name = TOPICS[api]
             wanted = _renamed(asked, of_request, name, ids, image.names, by_id=by_id, named=named)
             right = _renamed(body, of_answer, name, ids, image.names, by_id=by_id, named=named)
