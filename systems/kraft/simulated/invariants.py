@@ -39,6 +39,7 @@ from kraftwreck.systems.kraft.simulated.answer_watch import AnswerWatch
 from kraftwreck.systems.kraft.simulated.assignment_rehearsal import wrong_assignments
 from kraftwreck.systems.kraft.simulated.assignment_watch import AssignmentWatch
 from kraftwreck.systems.kraft.simulated.backoff_watch import BackoffWatch
+from kraftwreck.systems.kraft.simulated.batch_rehearsal import BatchRehearsal
 from kraftwreck.systems.kraft.simulated.binding import disk_of
 from kraftwreck.systems.kraft.simulated.cadence_watch import CadenceWatch
 from kraftwreck.systems.kraft.simulated.config_rehearsal import ConfigRehearsal
@@ -170,6 +171,7 @@ class Invariants:
         evidence = AnswerEvidence(world, self.failures, self.records, steps, positions)
         RecordLookups(evidence)
         AssignmentWatch(world, self.failures)
+        BatchRehearsal(world, self.failures)
         ConfigRehearsal(world, self.failures)
         CrashPoints(world, self.failures)
         CutRehearsal(world, self.failures, self.records.logs)
