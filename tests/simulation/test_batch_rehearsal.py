@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.nodes.log.batch import parse_header
 from kraftwreck.nodes.protocol import produced
 from kraftwreck.nodes.server.record_requests import ImageTopics, RecordRequests
 from kraftwreck.simulation.failures import Failures
@@ -40,10 +41,8 @@ def allows_no_time(patch: Patch) -> None:
 
 
 def counts_no_records(patch: Patch) -> None:
-    parse = produced.parse_header
-
     def planted(batch: Any) -> Any:
-        header = parse(batch)
+        header = parse_header(batch)
         header.count = header.last_offset + 1
         return header
 
