@@ -33,6 +33,8 @@ ELSEWHERE: Final = "/elsewhere"
 LEAST: Final = 2
 """Logs of the broker that is asked."""
 UNKNOWN: Final = "unknown-topic"
+STRANGER: Final = -2
+"""A broker without replicas: in most runs each one has all of them."""
 Sizes = Mapping[tuple[str, int], int]
 """Bytes by topic and partition."""
 
@@ -67,9 +69,10 @@ class LogDirsRehearsal:
             key: sum(extent.length for extent in disk.logs.extents(key))
             for key in disk.logs.sizes()
         }
-        asked = LogDirs(host.id, DIRECTORY, lambda: image, disk.logs.sizes)
-        for wrong in wrong_answers(asked, host.id, image, sizes):
-            self._failures.add("F20", self._world.now, f"{host.name} {wrong}")
+        for own in (host.id, STRANGER):
+            asked = LogDirs(own, DIRECTORY, lambda: image, disk.logs.sizes)
+            for wrong in wrong_answers(asked, own, image, sizes):
+                self._failures.add("F20", self._world.now, f"{host.name} {wrong}")
 
 
 def wrong_answers(
