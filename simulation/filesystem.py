@@ -244,8 +244,13 @@ class Filesystem(Media):
         return len(self.inode(path).data)
 
     def names(self, directory: Path) -> list[str]:
-        """Return the names in ``directory``, sorted."""
-        return sorted(self._directory(directory).seen)
+        """Return the names in ``directory``, sorted, also those of directories."""
+        found = set(self._directory(directory).seen)
+        inside = f"{directory}/"
+        for path in self._directories:
+            if path.startswith(inside) and "/" not in (name := path[len(inside) :]):
+                found.add(name)
+        return sorted(found)
 
     def make_directory(self, directory: Path) -> None:
         """Create ``directory``, durably, unless it exists."""

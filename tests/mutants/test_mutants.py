@@ -220,6 +220,7 @@ def test_failures_without_the_bug_do_not_count(monkeypatch: pytest.MonkeyPatch) 
         (["nodes/replication/partition.py", "nodes/server/data_calls.py"], ("records=yes",)),
         (["nodes/broker/data_plane.py"], ("records=yes",)),
         (["nodes/server/clean_shutdown.py"], ("records=yes",)),
+        (["nodes/protocol/produced.py", "nodes/server/log_dirs.py"], ("records=yes",)),
         (["nodes/replication/partition.py", "nodes/server/shell.py"], ("shells=yes",)),
         (["nodes/replication/partition.py", "nodes/node.py"], ()),
         ([], ()),

@@ -41,6 +41,10 @@ def answers_replaced_processes(patch: Patch) -> None:
     patch.setattr(Partition, "_follower_fault", planted)
 
 
+def gives_ends_in_any_epoch(patch: Patch) -> None:
+    patch.setattr(Partition, "epoch_end", lambda self, leader, epoch: (self.key, NONE, epoch, 1))
+
+
 def is_right(patch: Patch) -> None:
     """Nothing is wrong."""
 
@@ -56,6 +60,13 @@ OLD = [
     [
         (is_right, []),
         (answers_replaced_processes, OLD),
+        (
+            gives_ends_in_any_epoch,
+            [
+                ("D10", "would answer 0 to OffsetForLeaderEpoch of its epoch 2, not 74"),
+                ("D10", "would answer 0 to OffsetForLeaderEpoch of its epoch 4, not 75"),
+            ],
+        ),
         (
             answers_all,
             [

@@ -16,6 +16,7 @@ from kraftwreck.nodes.protocol.errors import (
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication.events import (
     Assignment,
+    EpochEndsReceived,
     FetchPart,
     FetchReceived,
     ListOffsetsReceived,
@@ -34,11 +35,12 @@ pytestmark = pytest.mark.interpreted
 KEY = (bytes(16), 0)
 
 
+@pytest.mark.parametrize("of_ends", [False, True])
 @pytest.mark.parametrize(
     ("named", "wrong"), [(0, True), (7, True), (8, False), (9, False), (10, True)]
 )
 def test_the_step_that_answers_may_take_newer_metadata_afterwards(
-    monkeypatch: pytest.MonkeyPatch, named: int, wrong: bool
+    monkeypatch: pytest.MonkeyPatch, named: int, wrong: bool, of_ends: bool
 ) -> None:
     """A step has answered and moved the leader epoch from 8 to 9; the one before, from 7."""
     failures = Failures()
@@ -56,8 +58,11 @@ def test_the_step_that_answers_may_take_newer_metadata_afterwards(
     for epoch in (7, 8, 9):
         assignment.leader_epoch = epoch
         world.on_emit[0](host)
-    event = ListOffsetsReceived(1, ((KEY, LATEST, named),))
-    effect = out.ReplyListOffsets(1, (out.OffsetPart(KEY, NONE),))
+    event: Any = ListOffsetsReceived(1, ((KEY, LATEST, named),))
+    effect: Any = out.ReplyListOffsets(1, (out.OffsetPart(KEY, NONE),))
+    if of_ends:
+        event = EpochEndsReceived(1, ((KEY, named, 3),))
+        effect = out.ReplyEpochEnds(1, ((KEY, NONE, 3, 9),))
     answers._judge_epochs(host, event, effect, {KEY: partition})
     assert [failure.type for failure in failures.items] == ["D10"] * wrong
 

@@ -1,4 +1,4 @@
-"""D5, D7: a fetch session says what is new, also to fetches that nobody has sent."""
+"""D5, D7, D16: a fetch session says what is new, also to fetches that nobody has sent."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ import pytest
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication.events import FetchPart, FetchReceived
-from kraftwreck.nodes.replication.sessions import Session
+from kraftwreck.nodes.replication.sessions import Session, Sessions
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.systems.kraft.simulated import session_rehearsal
-from kraftwreck.systems.kraft.simulated.session_rehearsal import SessionRehearsal, judge
+from kraftwreck.systems.kraft.simulated.session_rehearsal import (
+    LAST_EPOCH,
+    SessionRehearsal,
+    judge,
+    judge_table,
+)
 from tests.replication.test_replicas import Broker, only
 from tests.replication.world import KEY, batch
 
@@ -152,3 +157,68 @@ def test_other_answers_show_no_session_that_leaves_something_out(monkeypatch: Pa
     assert one.see() == []
     one.partition.leading = True
     assert one.see() == ["D7"]
+
+
+def evicts_by_age(patch: Patch) -> None:
+    """Let sessions go in the order in which they began."""
+    resolve = Sessions.resolve
+
+    def planted(self: Sessions, event: FetchReceived) -> Any:
+        before = list(self._by_id)
+        found = resolve(self, event)
+        if event.session_epoch > 0:
+            for each in before:
+                self._by_id.move_to_end(each)
+        return found
+
+    patch.setattr(Sessions, "resolve", planted)
+
+
+def never_begins_again(patch: Patch) -> None:
+    """Let the epoch after the last one be no epoch."""
+    resolve = Sessions.resolve
+
+    def planted(self: Sessions, event: FetchReceived) -> Any:
+        found = resolve(self, event)
+        if event.session_epoch == LAST_EPOCH and found[1] is not None:
+            found[1].epoch = LAST_EPOCH + 1
+        return found
+
+    patch.setattr(Sessions, "resolve", planted)
+
+
+def keeps_sessions(patch: Patch) -> None:
+    """Let a request that ends a session leave it."""
+    resolve = Sessions.resolve
+
+    def planted(self: Sessions, event: FetchReceived) -> Any:
+        ends = event.session_epoch < 0
+        return resolve(self, replace(event, session_id=0) if ends else event)
+
+    patch.setattr(Sessions, "resolve", planted)
+
+
+@pytest.mark.parametrize(
+    ("plant", "broken"),
+    [
+        (is_right, []),
+        (evicts_by_age, ["would have 999 of 1000 sessions after one more has begun, and"]),
+        (never_begins_again, ["would refuse epoch 1 of a session that has reached 2147483647"]),
+        (keeps_sessions, ["would keep a session that its consumer has ended"]),
+    ],
+)
+def test_a_table_of_sessions_lets_the_least_used_one_go(
+    plant: Callable[[Patch], None], broken: list[str], monkeypatch: Patch
+) -> None:
+    plant(monkeypatch)
+    found = list(judge_table((FetchPart(KEY, 0, 1),)))
+    assert len(found) == len(broken)
+    assert all(each.startswith(said) for each, said in zip(found, broken, strict=True))
+
+
+def test_a_table_is_filled_once_in_a_run(monkeypatch: Patch) -> None:
+    one = Rehearsed(monkeypatch)
+    keeps_sessions(monkeypatch)
+    named = replace(one.event, parts=(FetchPart(KEY, 0, 1),))
+    assert one.see(named).count("D16") == 1
+    assert one.see(named).count("D16") == 1

@@ -20,7 +20,7 @@ def wrong_assignments(partition: Partition) -> Iterator[tuple[str, str]]:
     """Yield what a leader would take over that is older than what it knows (D17, D18)."""
     now = partition.assignment
     for older in _older(now):
-        copy = _copy(partition)
+        copy = copy_of(partition)
         copy.assigned(older)
         if _state(copy) != _state(partition):
             yield "D17", f"would take over {_epochs(older)} although it knows {_epochs(now)}"
@@ -28,7 +28,7 @@ def wrong_assignments(partition: Partition) -> Iterator[tuple[str, str]]:
     if pending is None:
         return
     for older in (*_older(now), replace(now, leader_epoch=now.leader_epoch + 1)):
-        copy = _copy(partition)
+        copy = copy_of(partition)
         answer = Altered(
             copy.key,
             NONE,
@@ -60,7 +60,7 @@ def _older(now: Assignment) -> Iterator[Assignment]:
         )
 
 
-def _copy(partition: Partition) -> Partition:
+def copy_of(partition: Partition) -> Partition:
     """Return a leader in the same state, with an ISR of its own and the same log."""
     shared = partition.with_
     apart = Surroundings(shared.own, shared.lag_us, shared.now, shared.peers)

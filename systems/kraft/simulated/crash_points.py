@@ -158,7 +158,8 @@ class CrashPoints:
         "removal of a log, also with the power of its host. A start then finds a part of the log "
         "without a gap, and what the operation was to keep. Once it has ended it is durable, and "
         "no file stays that was renamed for deletion. A death inside of a stop takes no record and "
-        "no producer, and after a stop in good order no loss of power takes anything.",
+        "no producer, and after a stop in good order no loss of power takes anything. A start "
+        "removes the logs that went to other brokers, and no others.",
         simulated=True,
     )
     def _on_write(self, host: Host, effect: Any) -> None:

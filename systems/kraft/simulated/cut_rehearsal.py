@@ -5,12 +5,13 @@ timestamp, where a reader has stopped. Most cuts in a run remove a batch or two,
 remembers. Since a copy suffers no harm, a cut of half a log is invented once in a run: after a stop
 in good order, a start and some look-ups. Then other batches are appended at the same offsets, and
 cut as well, at last all but the first one. Another copy gets a batch whose sequence numbers begin
-again after the last one, and must know its producer after a start.
+again after the last one, and must know its producer after a start. More copies get the questions
+of :mod:`files_rehearsal`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -30,10 +31,17 @@ from kraftwreck.simulation.timeline import WorldError
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.sequence_numbers import following, last_of
 from kraftwreck.systems.kraft.simulated.crash_points import Copies
+from kraftwreck.systems.kraft.simulated.files_rehearsal import begun_again, moved, shaped
 from kraftwreck.systems.kraft.simulated.lookup_rehearsal import faults
-from kraftwreck.systems.kraft.simulated.record_logs import RecordLog, RecordLogs, disk_of_records
+from kraftwreck.systems.kraft.simulated.record_logs import (
+    RecordLog,
+    RecordLogs,
+    disk_of_records,
+    name_of,
+)
 from kraftwreck.systems.kraft.workloads.record_batches import batch_of as numbered
 
+Question = Callable[[Filesystem, str, PartitionKey, LogSettings], Iterator[tuple[str, str]]]
 LEAST: Final = 12
 """Batches of the log whose copy is cut."""
 _ERRORS: Final = (BatchError, LogCorruptError, OSError, ValueError, KeyError)
@@ -63,10 +71,12 @@ class CutRehearsal:
             return
         self._waits = False
         name = disk.name_of(key[0])
-        files = Copies(disk.files, name, key).copy()
+        copies = Copies(disk.files, name, key)
+        files = copies.copy()
         args = name, key, disk.settings
-        others = Copies(disk.files, name, key).copy()
-        found = chain(rehearse(files, *args), remembered(others, *args))
+        found = chain(rehearse(files, *args), remembered(copies.copy(), *args))
+        for question in (shaped, begun_again, moved):
+            found = chain(found, answers(question, copies.copy(), *args))
         self._world.afterwards(partial(self._judge, host.name, found))
 
     def _judge(self, who: str, found: Iterator[tuple[str, str]]) -> None:
@@ -76,6 +86,19 @@ class CutRehearsal:
                 return
         except Exception as error:
             raise WorldError(f"the rehearsal of a cut failed: {error!r}") from error
+
+
+def answers(
+    question: Question, files: Filesystem, name: str, key: PartitionKey, settings: LogSettings
+) -> Iterator[tuple[str, str]]:
+    """Yield the answers to a question of :mod:`files_rehearsal`; an error breaks D2."""
+    try:
+        yield from (
+            (rule, f"has a log of {name_of(key)} that {wrong}")
+            for rule, wrong in question(files, name, key, settings)
+        )
+    except _ERRORS as error:
+        yield "D2", f"cannot use a copy of {name_of(key)}: {error!r}"
 
 
 def remembered(

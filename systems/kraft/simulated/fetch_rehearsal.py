@@ -1,8 +1,8 @@
 """Fetches that nobody has sent, and what leaders would answer (D9, D10, D11).
 
-A leader refuses a fetch of another leader epoch, outside of its log, or of a process that was
-replaced (KIP-903). Such a fetch is in flight for a moment only, while a broker restarts or the lead
-moves. To answer it changes nothing.
+A leader refuses a fetch, or a request for offsets, of another leader epoch. It refuses a fetch
+outside of its log, or of a process that was replaced (KIP-903). Such a request is in flight for a
+moment only, while a broker restarts or the lead moves. To answer it changes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.nodes.replication.events import FetchPart
-from kraftwreck.nodes.replication.partition import CONSUMER, Partition
+from kraftwreck.nodes.replication.partition import CONSUMER, LATEST, Partition
 
 NO_BROKER_EPOCH: Final = -1
 
@@ -35,9 +35,13 @@ def wrong_fetches(partition: Partition) -> Iterator[tuple[str, str]]:
         (epoch - 1, errors.FENCED_LEADER_EPOCH),
         (epoch + 1, errors.UNKNOWN_LEADER_EPOCH),
     ):
-        error = _consumed(partition, end, other)
-        if other >= 0 and error != right:
-            yield "D10", f"would answer {error} to a fetch of its epoch {other}, not {right}"
+        for name, error in (
+            ("a fetch", _consumed(partition, end, other)),
+            ("ListOffsets", partition.offset_at(LATEST, other, CONSUMER).error),
+            ("OffsetForLeaderEpoch", partition.epoch_end(other, epoch)[1]),
+        ):
+            if other >= 0 and error != right:
+                yield "D10", f"would answer {error} to {name} of its epoch {other}, not {right}"
     for offset in (start - 1, end + 1):
         error = _consumed(partition, offset, epoch)
         if offset >= 0 and error != errors.OFFSET_OUT_OF_RANGE:

@@ -39,12 +39,15 @@ from kraftwreck.systems.kraft.simulated.answer_watch import AnswerWatch
 from kraftwreck.systems.kraft.simulated.assignment_rehearsal import wrong_assignments
 from kraftwreck.systems.kraft.simulated.assignment_watch import AssignmentWatch
 from kraftwreck.systems.kraft.simulated.backoff_watch import BackoffWatch
+from kraftwreck.systems.kraft.simulated.batch_rehearsal import BatchRehearsal
 from kraftwreck.systems.kraft.simulated.binding import disk_of
 from kraftwreck.systems.kraft.simulated.cadence_watch import CadenceWatch
+from kraftwreck.systems.kraft.simulated.config_rehearsal import ConfigRehearsal
 from kraftwreck.systems.kraft.simulated.crash_points import CrashPoints
 from kraftwreck.systems.kraft.simulated.cut_rehearsal import CutRehearsal
 from kraftwreck.systems.kraft.simulated.deletion_watch import DeletionWatch
 from kraftwreck.systems.kraft.simulated.divergence_watch import DivergenceWatch
+from kraftwreck.systems.kraft.simulated.durability_watch import DurabilityWatch
 from kraftwreck.systems.kraft.simulated.durable_logs import DurableLogs
 from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
 from kraftwreck.systems.kraft.simulated.fetch_backoff import FetchBackoff
@@ -57,9 +60,12 @@ from kraftwreck.systems.kraft.simulated.invented_fetches import InventedFetches
 from kraftwreck.systems.kraft.simulated.leader_counts import LeaderCounts
 from kraftwreck.systems.kraft.simulated.leader_hints import LeaderHints
 from kraftwreck.systems.kraft.simulated.leader_rehearsal import LeaderRehearsal
+from kraftwreck.systems.kraft.simulated.log_dirs_rehearsal import LogDirsRehearsal
+from kraftwreck.systems.kraft.simulated.log_rehearsal import LogRehearsal
 from kraftwreck.systems.kraft.simulated.lookup_rehearsal import LookupRehearsal
 from kraftwreck.systems.kraft.simulated.mark_watch import MarkWatch
 from kraftwreck.systems.kraft.simulated.metadata_crashes import MetadataCrashes
+from kraftwreck.systems.kraft.simulated.opening_watch import OpeningWatch
 from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
 from kraftwreck.systems.kraft.simulated.producer_id_watch import ProducerIdWatch
@@ -67,6 +73,7 @@ from kraftwreck.systems.kraft.simulated.producer_memory import ProducerMemory
 from kraftwreck.systems.kraft.simulated.progress_watch import ProgressWatch
 from kraftwreck.systems.kraft.simulated.proposal_outcomes import ProposalOutcomes
 from kraftwreck.systems.kraft.simulated.proposal_watch import ProposalWatch
+from kraftwreck.systems.kraft.simulated.reaction_rehearsal import wrong_reactions
 from kraftwreck.systems.kraft.simulated.record_answers import RecordAnswers
 from kraftwreck.systems.kraft.simulated.record_lookups import RecordLookups
 from kraftwreck.systems.kraft.simulated.record_refusals import RecordRefusals
@@ -87,6 +94,7 @@ from kraftwreck.systems.kraft.simulated.step_logs import StepLogs
 from kraftwreck.systems.kraft.simulated.stop_watch import StopWatch
 from kraftwreck.systems.kraft.simulated.storm_watch import StormWatch
 from kraftwreck.systems.kraft.simulated.unfinished_watch import UnfinishedWatch
+from kraftwreck.systems.kraft.simulated.version_rehearsal import VersionRehearsal
 from kraftwreck.systems.kraft.simulated.voter_rehearsal import VoterRehearsal
 from kraftwreck.systems.kraft.simulated.voter_watch import VoterWatch
 from kraftwreck.systems.kraft.simulated.wait_watch import WaitWatch
@@ -163,15 +171,22 @@ class Invariants:
         evidence = AnswerEvidence(world, self.failures, self.records, steps, positions)
         RecordLookups(evidence)
         AssignmentWatch(world, self.failures)
+        BatchRehearsal(world, self.failures)
+        ConfigRehearsal(world, self.failures)
         CrashPoints(world, self.failures)
         CutRehearsal(world, self.failures, self.records.logs)
         DeletionWatch(world, self.failures, self.records)
+        DurabilityWatch(world, self.failures)
         FetchBackoff(world, self.failures)
         FetchSizes(world, self.failures)
         LeaderHints(world, self.failures)
-        LeaderRehearsal(world, self.failures, wrong_fetches, wrong_sequences, wrong_assignments)
+        questions = wrong_fetches, wrong_sequences, wrong_assignments, wrong_reactions
+        LeaderRehearsal(world, self.failures, *questions)
+        LogDirsRehearsal(world, self.failures)
+        LogRehearsal(world, self.failures)
         LookupRehearsal(world, self.failures, self.records.logs)
         MarkWatch(world, self.failures)
+        OpeningWatch(world, self.failures)
         ProducerIdWatch(world, self.failures)
         ProducerMemory(world, self.failures, self.records.logs)
         ProgressWatch(world, self.failures, self.records)
@@ -185,6 +200,7 @@ class Invariants:
         SessionRehearsal(world, self.failures)
         StopWatch(world, self.failures)
         PaceWatch(world, self.failures)
+        VersionRehearsal(world, self.failures)
         WaitWatch(world, self.failures, self.records.logs, positions)
         self.partitions = PartitionService(world, self.failures, self.records.logs)
 

@@ -4,6 +4,9 @@ A replica that restarts may have lost records. So the fetches of its last proces
 it, and the controller must refuse a proposal that rests on them (KIP-903). It can only if the
 proposal names the epoch of the process that fetched.
 
+The request names the members with the epochs, and the state of recovery, that the leader has
+proposed.
+
 A leader knows the end of a follower's log by a fetch since it leads. Before, the log may have been
 cut, and another broker has led.
 """
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kraftwreck.nodes.metadata.change_builder import RECOVERING
 from kraftwreck.nodes.replication.events import FetchReceived
 from kraftwreck.nodes.replication.headers import PartitionKey
 from kraftwreck.simulation.failures import Failures
@@ -24,6 +28,7 @@ from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
 from kraftwreck.systems.kraft.simulated.record_logs import name_of, replicas_on
 from kraftwreck.systems.kraft.simulated.requests_of_step import requests_of_step
 
+ALTER: Final = "AlterPartition"
 UNKNOWN: Final = -1
 Place = tuple[int, int, PartitionKey, int]
 
@@ -41,6 +46,7 @@ class ProposalWatch:
         record_traffic(world).on_request.append(self._read)
         world.on_step.append(self._on_step)
         world.on_emit.append(self._on_emit)
+        world.wires.on_ask.append(self._on_ask)
         world.wires.on_reply.append(self._on_reply)
 
     def _read(self, host: Host, message: RecordMessage) -> None:
@@ -73,9 +79,39 @@ class ProposalWatch:
                         f" {follower}, which has not fetched since {host.name} leads",
                     )
 
+    def _on_ask(self, host: Host, rpc: Rpc) -> None:
+        """Compare a request with the proposals of the leader after the step that sends it."""
+        message = rpc.message
+        if not isinstance(message, ApiMessage) or message.api != ALTER:
+            return
+        replicas = replicas_on(host)
+        for topic in message.body["topics"]:
+            for part in topic["partitions"]:
+                key = topic["topic_id"], part["partition_index"]
+                partition = replicas.get(key)
+                pending = None if partition is None else partition.in_sync.pending
+                if pending is None:
+                    continue
+                proposal, members = pending.proposal, part["new_isr_with_epochs"]
+                asked = tuple((each["broker_id"], each["broker_epoch"]) for each in members)
+                epochs = part["leader_epoch"], part["partition_epoch"]
+                if (proposal.leader_epoch, proposal.partition_epoch) != epochs:
+                    continue  # The step has proposed again.
+                if [each for each, _ in asked] != [each for each, _ in proposal.isr]:
+                    continue
+                recovering = part["leader_recovery_state"] == RECOVERING
+                if (asked, recovering) != (proposal.isr, proposal.recovering):
+                    self._failures.add(
+                        "D9",
+                        self._world.now,
+                        f"{host.name} sends (broker, broker epoch) {list(asked)} as the ISR of"
+                        f" {name_of(key)}, recovering={recovering}, and has proposed"
+                        f" {list(proposal.isr)}, recovering={proposal.recovering}",
+                    )
+
     def _on_reply(self, host: Host, rpc: Rpc, effect: Any) -> None:
         message = rpc.message
-        if not isinstance(message, ApiMessage) or message.api != "AlterPartition":
+        if not isinstance(message, ApiMessage) or message.api != ALTER:
             return
         if message.body["broker_id"] != rpc.source:
             return  # A client plays a broker.

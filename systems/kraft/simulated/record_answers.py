@@ -11,7 +11,12 @@ from typing import Any, Final
 from kraftwreck.nodes.log.batch import BatchError, parse_header, split_batches
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.nodes.replication import effects as out
-from kraftwreck.nodes.replication.events import FetchReceived, ListOffsetsReceived, ProduceReceived
+from kraftwreck.nodes.replication.events import (
+    EpochEndsReceived,
+    FetchReceived,
+    ListOffsetsReceived,
+    ProduceReceived,
+)
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 from kraftwreck.nodes.replication.partition import CONSUMER, LATEST, Partition
 from kraftwreck.simulation.failures import Failures
@@ -99,20 +104,25 @@ class RecordAnswers:
         """
         if isinstance(event, FetchReceived) and isinstance(effect, out.ReplyFetch):
             asked = {part.key: part.leader_epoch for part in event.parts}
+            answers = [(part.key, part.error) for part in effect.parts]
         elif isinstance(event, ListOffsetsReceived) and isinstance(effect, out.ReplyListOffsets):
             asked = {key: epoch for key, _, epoch in event.parts}
+            answers = [(part.key, part.error) for part in effect.parts]
+        elif isinstance(event, EpochEndsReceived) and isinstance(effect, out.ReplyEpochEnds):
+            asked = {key: epoch for key, epoch, _ in event.parts}
+            answers = [(key, error) for key, error, _, _ in effect.parts]
         else:
             return
-        for told in effect.parts:
-            named, partition = asked.get(told.key, -1), partitions.get(told.key)
-            if told.error != errors.NONE or named < 0 or partition is None:
+        for key, error in answers:
+            named, partition = asked.get(key, -1), partitions.get(key)
+            if error != errors.NONE or named < 0 or partition is None:
                 continue
             present = partition.assignment.leader_epoch
-            before = self._positions.before(host, told.key)
+            before = self._positions.before(host, key)
             if named != present and (before is None or named != before.epoch):
                 self._fail(
                     "D10",
-                    f"{host.name} answers a request for epoch {named} of {name_of(told.key)} in"
+                    f"{host.name} answers a request for epoch {named} of {name_of(key)} in"
                     f" epoch {present}",
                 )
 

@@ -1,15 +1,19 @@
-"""Sends fetches that nobody has sent to copies of fetch sessions (D5, D7).
+"""Sends fetches that nobody has sent to copies of fetch sessions (D5, D7, D16).
 
 A session (KIP-227) leaves a partition out of an answer as long as there is nothing to say of it. An
 error, a history that diverges, and the end of an error must be said, although the offsets are those
 that were said before. A consumer seldom reads records that are lost later. So these fetches are
 invented once for each session, for the first partition that it leaves out.
+
+No run has as many sessions as a broker keeps, none lasts until its epochs begin again, and few
+consumers close theirs. So a table of sessions is filled once in a run: the session that was used
+least recently must go, and no other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.protocol import errors
@@ -18,13 +22,18 @@ from kraftwreck.nodes.replication.events import FetchPart, FetchReceived
 from kraftwreck.nodes.replication.headers import PartitionKey
 from kraftwreck.nodes.replication.partition import Partition
 from kraftwreck.nodes.replication.requests import Fetching
-from kraftwreck.nodes.replication.sessions import Session
+from kraftwreck.nodes.replication.sessions import SLOTS, Session, Sessions
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.binding import record_traffic
 from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
 from kraftwreck.systems.kraft.simulated.record_logs import name_of
+
+LAST_EPOCH: Final = 2**31 - 1
+"""The epoch of a session before its epochs begin again with 1."""
+CLOSING: Final = -1
+"""The epoch of a request that ends its session."""
 
 
 class SessionRehearsal:
@@ -35,12 +44,17 @@ class SessionRehearsal:
         self._failures = failures
         self._seen: set[tuple[int, int, int]] = set()
         """By host, its life and session: those that were judged."""
+        self._fills = True
         record_traffic(world).on_answer.append(self._answered)
 
     def _answered(self, host: Host, message: RecordMessage, effect: Any, body: Any) -> None:
         event = message.call.event if message.call is not None else None
         if not isinstance(event, FetchReceived) or event.session_epoch <= 0:
             return
+        if self._fills and event.parts:
+            self._fills = False
+            for wrong in judge_table(event.parts):
+                self._failures.add("D16", self._world.now, f"{host.name} {wrong}")
         place, node = (host.id, host.life, event.session_id), host.node
         if place in self._seen or effect.error != errors.NONE or not isinstance(node, Node):
             return
@@ -62,6 +76,46 @@ class SessionRehearsal:
                     f"{host.name} would leave {name_of(key)} out of a session {wrong}",
                 )
             return
+
+
+def judge_table(parts: tuple[FetchPart, ...]) -> Iterator[str]:
+    """Yield what is wrong with a table of sessions for ``parts`` that is filled, and used."""
+    table = Sessions(1)
+    used, unused = _begun(table, parts), _begun(table, parts)
+    others = [_begun(table, parts) for _ in range(SLOTS - 2)]
+    error = _next(table, used, 1)
+    newest = _begun(table, parts)
+    there = [each for each in (used, *others, newest) if table.get(each) is not None]
+    if error != errors.NONE or len(there) < SLOTS or table.get(unused) is not None:
+        yield (
+            f"would have {len(there)} of {SLOTS} sessions after one more has begun, and"
+            f" {'' if table.get(unused) is not None else 'not '}that which was used before all"
+            " others"
+        )
+    last = table.get(newest)
+    if last is not None:
+        last.epoch = LAST_EPOCH
+        refused = [each for each in (LAST_EPOCH, 1) if _next(table, newest, each) != errors.NONE]
+        if refused:
+            yield f"would refuse epoch {refused[0]} of a session that has reached {LAST_EPOCH}"
+    for epoch, name in ((CLOSING, "ended"), (0, "begun again")):
+        closed = others[epoch]
+        table.resolve(FetchReceived(-1, parts, session_id=closed, session_epoch=epoch))
+        if table.get(closed) is not None:
+            yield f"would keep a session that its consumer has {name}"
+
+
+def _begun(table: Sessions, parts: tuple[FetchPart, ...]) -> int:
+    """Begin a session, and return its id."""
+    _, session, _ = table.resolve(FetchReceived(-1, parts, session_epoch=0))
+    assert session is not None
+    return session.session_id
+
+
+def _next(table: Sessions, session_id: int, epoch: int) -> int:
+    """Return the error of a session's request without partitions."""
+    error, _, _ = table.resolve(FetchReceived(-1, (), session_id=session_id, session_epoch=epoch))
+    return error
 
 
 def judge(session: Session, partition: Partition) -> Iterator[tuple[str, str]]:

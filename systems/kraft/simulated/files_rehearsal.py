@@ -1,0 +1,162 @@
+"""Gives a copy of a log other configs, and moves it away, as no run does (D3, D17, F10).
+
+A log begins segments by the configs of its topic that are in force, also after a start. Once the
+topic has none, those of the process count. A log that begins again knows no producer, also after a
+stop. A start removes the logs that went to other brokers, whatever the names of their topics are.
+In runs segments are shaped by the process alone, and few logs move while a broker is down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kraftwreck.nodes.log.batch import encode_batch, parse_header
+from kraftwreck.nodes.log.partition.settings import LogSettings
+from kraftwreck.nodes.replication import effects as data
+from kraftwreck.nodes.replication.events import LogOpened
+from kraftwreck.nodes.replication.headers import Batch, PartitionKey, batch_of
+from kraftwreck.nodes.server.partition_files import PartitionFiles
+from kraftwreck.simulation.disk import ROOT
+from kraftwreck.simulation.filesystem import Filesystem
+from kraftwreck.systems.kraft.workloads.record_batches import batch_of as numbered
+
+AGE_MS: Final = 1_000
+"""The age at which a segment ends, by a config."""
+LARGE: Final = 1 << 20
+"""Bytes of a segment that do not end it."""
+BATCHES: Final = 4
+AFTER: Final = 5
+"""Records that a log lacks which begins again."""
+
+
+def opened(
+    files: Filesystem, name: str, key: PartitionKey, settings: LogSettings, *, orderly: bool
+) -> tuple[PartitionFiles, LogOpened]:
+    """Open a log of the topic ``name``; return its files, and the state that the core gets."""
+    logs = PartitionFiles(ROOT, lambda _: name, settings, files, orderly=orderly)
+    events = logs.carry_out(data.OpenLog(key))
+    return logs, next(event for event in events if isinstance(event, LogOpened))
+
+
+class _Shaped:
+    """A log that gets batches and configs."""
+
+    def __init__(
+        self, files: Filesystem, name: str, key: PartitionKey, settings: LogSettings
+    ) -> None:
+        self._files, self._name, self._key, self._settings = files, name, key, settings
+        self._logs, _ = opened(files, name, key, settings, orderly=False)
+        _, batches = self._logs.content(key)
+        self._epoch = batches[-1].leader_epoch
+        self._made = 0
+        self.first_ms = 0
+        """The time of the first batch of the segment that is written."""
+
+    def shape(self, size: int | None, age_ms: int | None, interval: int | None) -> None:
+        """Let a topic have these configs; None: it has none."""
+        self._logs.carry_out(data.ShapeLog(self._key, size, age_ms, interval))
+
+    def restart(self) -> None:
+        """Stop in good order and start."""
+        self._logs.close()
+        self._files.process_ended()
+        self._logs, _ = opened(self._files, self._name, self._key, self._settings, orderly=True)
+
+    def append(self, time_ms: int) -> tuple[bool, int]:
+        """Append a batch; return whether it begins a segment, and the bytes of the last one."""
+        self._made += 1
+        end = self._logs.end_of(self._key)
+        records: list[tuple[bytes | None, bytes | None]] = [(None, b"%d" % self._made)]
+        content = encode_batch(end, self._epoch, time_ms, records, control=False)
+        before = len(self._logs.extents(self._key))
+        self._logs.carry_out(data.Append(self._key, batch_of(parse_header(content), content)))
+        extents = self._logs.extents(self._key)
+        rolls = len(extents) > before
+        if rolls:
+            self.first_ms = time_ms
+        return rolls, extents[-1].length
+
+
+def shaped(
+    files: Filesystem, name: str, key: PartitionKey, settings: LogSettings
+) -> Iterator[tuple[str, str]]:
+    """Yield how a log would not follow the configs of its topic (D17)."""
+    log = _Shaped(files, name, key, settings)
+    log.shape(1, None, 1)
+    rolls, size = log.append(1)
+    if not rolls:
+        yield "D17", "would begin no segment for a batch with segment.bytes=1"
+        return
+    log.shape(None, None, None)
+    fits = 2 * size <= settings.segment_bytes
+    if log.append(1)[0] == fits:
+        yield (
+            "D17",
+            f"would {'' if fits else 'not '}begin a segment for a second batch of {size} bytes,"
+            f" with segment.bytes={settings.segment_bytes} since its topic has no config",
+        )
+        return
+    log.shape(1, None, 1)
+    log.append(1)
+    for restarts in (False, True):
+        log.shape(LARGE, AGE_MS, 1)
+        for number in range(1, BATCHES):
+            log.append(log.first_ms + number)
+        if restarts:
+            log.restart()
+            log.shape(LARGE, AGE_MS, 1)
+        for age_ms in (AGE_MS, AGE_MS + 1):
+            if log.append(log.first_ms + age_ms)[0] == (age_ms <= AGE_MS):
+                yield (
+                    "D17",
+                    f"would {'' if age_ms <= AGE_MS else 'not '}begin a segment for a batch that is"
+                    f" {age_ms} ms newer than the first one, with segment.ms={AGE_MS}"
+                    f"{', after a start' if restarts else ''}",
+                )
+                return
+
+
+def begun_again(
+    files: Filesystem, name: str, key: PartitionKey, settings: LogSettings
+) -> Iterator[tuple[str, str]]:
+    """Yield the producers that a log would know although it begins again (D3)."""
+    logs, _ = opened(files, name, key, settings, orderly=False)
+    _, batches = logs.content(key)
+    last, producer = batches[-1], 1 + max(batch.producer_id for batch in batches)
+    content = numbered((1, 2), (producer, 0, 0))
+    new: Batch = batch_of(parse_header(content), content)
+    logs.carry_out(data.Append(key, new.placed(last.next_offset, last.leader_epoch)))
+    start = logs.end_of(key) + AFTER
+    logs.carry_out(data.StartAt(key, start))
+    for when in ("after a stop", "after another stop"):
+        logs.close()
+        files.process_ended()
+        logs, found = opened(files, name, key, settings, orderly=True)
+        if found.producers or (found.start_offset, found.end_offset) != (start, start):
+            known = sorted({each.producer_id for each in found.producers})
+            yield (
+                "D3",
+                f"would be from {found.start_offset} to {found.end_offset} and know the producers"
+                f" {known} although it began again at {start}, {when}",
+            )
+            return
+
+
+def moved(
+    files: Filesystem, name: str, key: PartitionKey, settings: LogSettings
+) -> Iterator[tuple[str, str]]:
+    """Yield which logs a start would remove, or keep, that it must not (F10)."""
+    logs, before = opened(files, name, key, settings, orderly=False)
+    logs.close()
+    files.process_ended()
+    for keys in ({key}, set[PartitionKey]()):
+        PartitionFiles(ROOT, lambda _: name, settings, files, orderly=True).keep(keys)
+        files.process_ended()
+        logs, now = opened(files, name, key, settings, orderly=True)
+        logs.close()
+        files.process_ended()
+        kept = (now.start_offset, now.end_offset) == (before.start_offset, before.end_offset)
+        if kept != bool(keys):
+            yield "F10", f"would be {'lost with' if keys else 'left after'} the logs of others"
+            return

@@ -1,0 +1,141 @@
+"""D3, D17, F10: a copy of a log follows configs, and goes when another broker has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraftwreck.nodes.log.batch import encode_batch, parse_header
+from kraftwreck.nodes.log.partition.partition_log import PartitionLog
+from kraftwreck.nodes.log.partition.segment import Segment
+from kraftwreck.nodes.log.partition.settings import LogSettings
+from kraftwreck.nodes.replication import effects as data
+from kraftwreck.nodes.replication.headers import PartitionKey, batch_of
+from kraftwreck.nodes.server.log_directory import LogDirectory
+from kraftwreck.nodes.server.partition_files import PartitionFiles, _Replica
+from kraftwreck.simulation.disk import ROOT
+from kraftwreck.simulation.filesystem import Filesystem
+from kraftwreck.systems.kraft.simulated.crash_points import Copies
+from kraftwreck.systems.kraft.simulated.cut_rehearsal import Question, answers
+from kraftwreck.systems.kraft.simulated.files_rehearsal import begun_again, moved, shaped
+from tests.simulation.replicas import KEY
+
+pytestmark = pytest.mark.interpreted
+
+Patch = pytest.MonkeyPatch
+NAME = "of-records"
+
+
+def is_right(patch: Patch) -> None:
+    """Nothing is wrong."""
+
+
+def keeps_removed_configs(patch: Patch) -> None:
+    shape = PartitionFiles._shape
+
+    def planted(self: PartitionFiles, effect: data.ShapeLog) -> None:
+        if effect.segment_bytes is not None:
+            shape(self, effect)
+
+    patch.setattr(PartitionFiles, "_shape", planted)
+
+
+def forgets_the_first_time(patch: Patch) -> None:
+    load = Segment.load
+
+    def planted(self: Segment, length: int) -> None:
+        load(self, length)
+        self.first_ms = self.largest[0]
+
+    patch.setattr(Segment, "load", planted)
+
+
+def ends_no_segment_by_size(patch: Patch) -> None:
+    patch.setattr(PartitionLog, "_must_roll", lambda self, size, headers: False)
+
+
+def keeps_producers(patch: Patch) -> None:
+    rebuild = _Replica.rebuild
+
+    def planted(self: _Replica) -> None:
+        before = self.producers
+        rebuild(self)
+        self.producers = self.producers or before
+
+    patch.setattr(_Replica, "rebuild", planted)
+
+
+def removes_none(patch: Patch) -> None:
+    patch.setattr(LogDirectory, "remove_others", lambda self, keys: None)
+
+
+def removes_all(patch: Patch) -> None:
+    remove = LogDirectory.remove_others
+
+    def planted(self: LogDirectory, keys: Collection[PartitionKey]) -> None:
+        remove(self, ())
+
+    patch.setattr(LogDirectory, "remove_others", planted)
+
+
+def cannot_append(patch: Patch) -> None:
+    def planted(self: PartitionLog, *_: Any) -> None:
+        raise ValueError("no append")
+
+    patch.setattr(PartitionLog, "append", planted)
+
+
+def copied(settings: LogSettings) -> Filesystem:
+    """Return the files of a log with some batches."""
+    files = Filesystem()
+    files.make_directory(ROOT)
+    logs = PartitionFiles(ROOT, lambda _: NAME, settings, files)
+    logs.carry_out(data.OpenLog(KEY))
+    for base in range(14):
+        content = encode_batch(base, 1, 1000 + base, [(b"k", b"v" * 20)], control=False)
+        logs.carry_out(data.Append(KEY, batch_of(parse_header(content), content)))
+    return Copies(files, NAME, KEY).copy()
+
+
+@pytest.mark.parametrize("segment_bytes", [300, 10_000])
+@pytest.mark.parametrize(
+    ("question", "plant", "rule", "said"),
+    [
+        (shaped, is_right, "", ""),
+        (shaped, keeps_removed_configs, "D17", "since its topic has no config"),
+        (shaped, forgets_the_first_time, "D17", "with segment.ms=1000, after a start"),
+        (shaped, ends_no_segment_by_size, "D17", "with segment.bytes=1"),
+        (shaped, cannot_append, "D2", "no append"),
+        (begun_again, is_right, "", ""),
+        (begun_again, keeps_producers, "D3", "know the producers [0] although it began again at"),
+        (moved, is_right, "", ""),
+        (moved, removes_none, "F10", "would be left after the logs of others"),
+        (moved, removes_all, "F10", "would be lost with the logs of others"),
+    ],
+)
+def test_a_log_is_as_its_configs_and_its_topic_say(
+    question: Question,
+    plant: Callable[[Patch], None],
+    rule: str,
+    said: str,
+    segment_bytes: int,
+    monkeypatch: Patch,
+) -> None:
+    settings = LogSettings(segment_bytes, index_interval_bytes=100)
+    files = copied(settings)
+    plant(monkeypatch)
+    found = list(answers(question, files, NAME, KEY, settings))
+    assert [each for each, _ in found] == ([rule] if rule else [])
+    assert all(said in text for _, text in found)
+
+
+def test_a_directory_has_the_names_of_those_in_it() -> None:
+    files = Filesystem()
+    for path in (ROOT, ROOT / "t-0", ROOT / "t-0" / "inner", Path(f"{ROOT}-other")):
+        files.make_directory(path)
+    files.create(ROOT / "file").close()
+    assert files.names(ROOT) == ["file", "t-0"]
+    assert files.names(ROOT / "t-0") == ["inner"]
