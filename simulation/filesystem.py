@@ -244,13 +244,13 @@ class Filesystem(Media):
         return len(self.inode(path).data)
 
     def names(self, directory: Path) -> list[str]:
-        """Return the names in ``directory``, sorted, also those of directories."""
-        found = set(self._directory(directory).seen)
-        inside = f"{directory}/"
+        """Return the names in ``directory``, those of directories included, sorted."""
+        names = set(self._directory(directory).seen)
         for path in self._directories:
-            if path.startswith(inside) and "/" not in (name := path[len(inside) :]):
-                found.add(name)
-        return sorted(found)
+            above, _, name = path.rpartition("/")
+            if above == str(directory):
+                names.add(name)
+        return sorted(names)
 
     def make_directory(self, directory: Path) -> None:
         """Create ``directory``, durably, unless it exists."""

@@ -37,8 +37,12 @@ class VirtualLoop:
     @property
     def deadline(self) -> int:
         """The time of the next timer, :data:`NEVER` if there is none."""
+        return min(self.times(), default=NEVER)
+
+    def times(self) -> list[int]:
+        """Return the times of all timers."""
         self._handles = [each for each in self._handles if not each.cancelled]
-        return min((each.due for each in self._handles), default=NEVER)
+        return [each.due for each in self._handles]
 
     def run_due(self) -> None:
         """Run the timers whose time has come, in order."""

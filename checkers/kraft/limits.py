@@ -25,6 +25,7 @@ FETCH_TIMEOUT_MS: Final = 2000
 IMBALANCE_CHECK_SECONDS: Final = 300
 LINGER_MS: Final = 25
 LONGEST_REGISTRATION_BACKOFF_MS: Final = 120_000
+MAX_IDLE_MS: Final = 500
 REGISTRATION_BACKOFF_MS: Final = 100
 REQUEST_TIMEOUT_MS: Final = 2000
 SESSION_MS: Final = 9000
@@ -206,6 +207,9 @@ DRIFT_US: Final = 1_000
 
 FOLLOWED_US: Final = 20_000
 """How much longer than messages and disks the news of a commit may take: steps of several nodes."""
+
+READ_LINGER_US: Final = 5_000
+"""How long a read waits for others that share the record which proves that the controller leads."""
 
 HANDED_OVER_US: Final = 100_000
 """How long a broker may take for the step or two in which it turns to a new controller."""

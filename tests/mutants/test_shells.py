@@ -35,6 +35,21 @@ BUGS = {
         "        self._step(event)\n        self._settle()\n",
         "        self._step(event)\n",
     ),
+    "timer-not-set-after-a-flush": (
+        "shell.py",
+        "            return\n        self._settle()\n        while self._later",
+        "            return\n        while self._later",
+    ),
+    "only-one-event-after-a-flush": (
+        "shell.py",
+        "        while self._later and not self._is_flushing:\n",
+        "        if self._later and not self._is_flushing:\n",
+    ),
+    "shutdown-without-end": (
+        "shell.py",
+        "            self._loop.call_later(self._shutdown_limit_s, self._give_up)\n",
+        "",
+    ),
     "disk-error-ignored": (
         "shell.py",
         "        except (OSError, ValueError) as error:\n"
@@ -69,7 +84,7 @@ FIRST_SEEDS = {"traces-first": 17, "disk-error-ignored": 23, "clean-stop-file-ke
 """Seeds at which hunts of rare bugs begin. They were found from seed 0. If the code has changed,
 a hunt continues from here."""
 
-SOON = ("messages-first", "timer-not-set-again")
+SOON = ("messages-first", "timer-not-set-again", "only-one-event-after-a-flush")
 """Bugs that the first runs find. ``make test`` hunts these only."""
 
 

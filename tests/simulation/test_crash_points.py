@@ -32,9 +32,11 @@ from kraftwreck.simulation.timeline import WorldError
 from kraftwreck.systems.kraft.simulated.crash_points import (
     Copies,
     CrashPoints,
+    Tidy,
     deaths_in_stop,
     found,
     stopped,
+    tidied,
 )
 from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 from tests.replication.world import KEY, batch
@@ -53,6 +55,7 @@ OPERATIONS = (
     out.StartAt(KEY, 2),
     out.StartAt(KEY, 30),
     out.RemoveLog(KEY),
+    Tidy(KEY),
 )
 
 
@@ -156,6 +159,7 @@ def _deleted_files_stay(monkeypatch: pytest.MonkeyPatch) -> None:
         (out.Truncate(KEY, 2), _cut_is_not_durable),
         (out.RemoveLog(KEY), _start_is_kept),
         (out.RemoveLog(KEY), _id_is_kept),
+        (Tidy(KEY), _id_is_kept),
         (out.DeleteUpTo(KEY, 5), _deletion_is_lost),
         (out.DeleteUpTo(KEY, 5), _deleted_files_stay),
     ],
@@ -188,6 +192,72 @@ def test_a_stop_in_good_order_keeps_everything(
     monkeypatch.setattr(PartitionFiles, "close", planted)
     wrong = [each for seed in range(4) for each in stopped(copies, seed)]
     assert (wrong == []) == flushed
+
+
+def test_a_start_removes_other_logs_and_keeps_its_own() -> None:
+    files = Filesystem()
+    written_log(files, start=1)
+    assert list(tidied(Copies(files, "t", KEY))) == []
+
+
+def _nothing_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LogDirectory, "remove_others", lambda self, keys: None)
+
+
+def _all_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    remove_others = LogDirectory.remove_others
+    monkeypatch.setattr(LogDirectory, "remove_others", lambda self, _: remove_others(self, ()))
+
+
+def _others_are_always_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PartitionFiles, "_kept", lambda self, _: None)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "wrong"),
+    [
+        (_nothing_is_removed, "a broker keeps a log of which it has no replica"),
+        (_all_is_removed, "a start that removes other logs leaves a log from 0 to 0"),
+        (_others_are_always_left, "a stop is not in good order although other logs were removed"),
+    ],
+)
+def test_a_start_that_does_not_tidy_up_is_found(
+    monkeypatch: pytest.MonkeyPatch, mistake: Callable[[pytest.MonkeyPatch], None], wrong: str
+) -> None:
+    files = Filesystem()
+    written_log(files, start=1)
+    mistake(monkeypatch)
+    found = list(tidied(Copies(files, "t", KEY)))
+    assert len(found) == 1 and wrong in found[0]
+
+
+def test_a_start_that_is_impossible_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = Filesystem()
+    written_log(files)
+
+    def planted(self: PartitionFiles, keys: Any) -> None:
+        raise KeyError(KEY)
+
+    monkeypatch.setattr(PartitionFiles, "keep", planted)
+    (what,) = tidied(Copies(files, "t", KEY))
+    assert what.startswith("the start of a broker that finds another log is impossible")
+
+
+def test_a_stop_before_other_logs_are_removed_is_not_in_good_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker may get the replica back, and the log was not checked since the crash."""
+    files = Filesystem()
+    written_log(files, start=1, flushed=False)
+    keep = PartitionFiles.keep
+
+    def planted(self: PartitionFiles, keys: Any) -> None:
+        keep(self, keys)
+        self._keeps_others = False
+
+    monkeypatch.setattr(PartitionFiles, "keep", planted)
+    wrong = [each for seed in range(4) for each in stopped(Copies(files, "t", KEY), seed)]
+    assert any("before the removal of the log" in each for each in wrong)
 
 
 def numbered_log(files: Filesystem) -> None:
@@ -341,7 +411,7 @@ def test_a_run_rehearses_real_operations_and_invents_some(monkeypatch: pytest.Mo
         run.cause(closed)
     run.end_event()
     assert [type(each) for each in tried[2:]] == [
-        out.Truncate, out.DeleteUpTo, out.StartAt, out.RemoveLog,
+        out.Truncate, out.DeleteUpTo, out.StartAt, out.RemoveLog, Tidy,
     ]  # fmt: skip
 
 

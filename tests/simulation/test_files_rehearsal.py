@@ -1,9 +1,8 @@
-"""D3, D17, F10: a copy of a log follows configs, and goes when another broker has it."""
+"""D3, D17: a copy of a log follows configs, and forgets producers when it begins again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,14 +12,13 @@ from kraftwreck.nodes.log.partition.partition_log import PartitionLog
 from kraftwreck.nodes.log.partition.segment import Segment
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as data
-from kraftwreck.nodes.replication.headers import PartitionKey, batch_of
-from kraftwreck.nodes.server.log_directory import LogDirectory
+from kraftwreck.nodes.replication.headers import batch_of
 from kraftwreck.nodes.server.partition_files import PartitionFiles, _Replica
 from kraftwreck.simulation.disk import ROOT
 from kraftwreck.simulation.filesystem import Filesystem
 from kraftwreck.systems.kraft.simulated.crash_points import Copies
 from kraftwreck.systems.kraft.simulated.cut_rehearsal import Question, answers
-from kraftwreck.systems.kraft.simulated.files_rehearsal import begun_again, moved, shaped
+from kraftwreck.systems.kraft.simulated.files_rehearsal import begun_again, shaped
 from tests.simulation.replicas import KEY
 
 pytestmark = pytest.mark.interpreted
@@ -68,19 +66,6 @@ def keeps_producers(patch: Patch) -> None:
     patch.setattr(_Replica, "rebuild", planted)
 
 
-def removes_none(patch: Patch) -> None:
-    patch.setattr(LogDirectory, "remove_others", lambda self, keys: None)
-
-
-def removes_all(patch: Patch) -> None:
-    remove = LogDirectory.remove_others
-
-    def planted(self: LogDirectory, keys: Collection[PartitionKey]) -> None:
-        remove(self, ())
-
-    patch.setattr(LogDirectory, "remove_others", planted)
-
-
 def cannot_append(patch: Patch) -> None:
     def planted(self: PartitionLog, *_: Any) -> None:
         raise ValueError("no append")
@@ -111,9 +96,6 @@ def copied(settings: LogSettings) -> Filesystem:
         (shaped, cannot_append, "D2", "no append"),
         (begun_again, is_right, "", ""),
         (begun_again, keeps_producers, "D3", "know the producers [0] although it began again at"),
-        (moved, is_right, "", ""),
-        (moved, removes_none, "F10", "would be left after the logs of others"),
-        (moved, removes_all, "F10", "would be lost with the logs of others"),
     ],
 )
 def test_a_log_is_as_its_configs_and_its_topic_say(
@@ -130,12 +112,3 @@ def test_a_log_is_as_its_configs_and_its_topic_say(
     found = list(answers(question, files, NAME, KEY, settings))
     assert [each for each, _ in found] == ([rule] if rule else [])
     assert all(said in text for _, text in found)
-
-
-def test_a_directory_has_the_names_of_those_in_it() -> None:
-    files = Filesystem()
-    for path in (ROOT, ROOT / "t-0", ROOT / "t-0" / "inner", Path(f"{ROOT}-other")):
-        files.make_directory(path)
-    files.create(ROOT / "file").close()
-    assert files.names(ROOT) == ["file", "t-0"]
-    assert files.names(ROOT / "t-0") == ["inner"]

@@ -403,3 +403,12 @@ def test_a_file_that_was_cut_and_written_again_is_not_covered(files: Filesystem)
     assert files.on_platter(A) == 0, "its name may be lost"
     files.fsync_directory(HERE)
     assert files.on_platter(A) == 2
+
+
+def test_the_names_in_a_directory_include_those_of_directories() -> None:
+    files = Filesystem()
+    for path in (Path("/data"), Path("/data/t-0"), Path("/data/t-0/inside"), Path("/data2")):
+        files.make_directory(path)
+    files.open(Path("/data/meta.properties")).append(b"x")
+    assert files.names(Path("/data")) == ["meta.properties", "t-0"]
+    assert files.names(Path("/data/t-0")) == ["inside"]

@@ -8,7 +8,8 @@ copied before the operation; the rehearsal waits until the event of the run is o
 the rehearsal can never be taken for one of the node.
 
 Operations on several segments are rare. Since a copy suffers no harm, each kind is also invented
-once for a log that has become long enough, with a drawn offset.
+once for a log that has become long enough, with a drawn offset. So is the start of a broker that
+finds this log and has its replica no longer: it removes the logs of other brokers.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.events import LogOpened, SegmentClosed
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 from kraftwreck.nodes.server.disk_worker import Elsewhere, at_once
+from kraftwreck.nodes.server.log_directory import LogDirectory
 from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.simulation.disk import ROOT
 from kraftwreck.simulation.failures import Failures
@@ -74,6 +76,12 @@ class Content(NamedTuple):
     end: int
     durable: int
     batches: tuple[Batch, ...]
+
+
+class Tidy(NamedTuple):
+    """A broker that starts and has no replica of ``key`` removes the log that it finds."""
+
+    key: PartitionKey
 
 
 class RefusedError(Exception):
@@ -116,14 +124,25 @@ class Copies:
 
         Raises RefusedError.
         """
-        name, settings = self._name, LogSettings()
+        logs = self.start(files, orderly=orderly, elsewhere=elsewhere)
         with _code_of_nodes():
-            logs = PartitionFiles(
-                ROOT, lambda _: name, settings, files, orderly=orderly, elsewhere=elsewhere
-            )
             events = logs.carry_out(data.OpenLog(key or self.key))
         assert isinstance(events[0], LogOpened)
         return logs
+
+    def start(
+        self, files: Filesystem, *, orderly: bool = False, elsewhere: Elsewhere = at_once
+    ) -> PartitionFiles:
+        """Return the files of a process that has opened no log. Raises RefusedError."""
+        name, settings = self._name, LogSettings()
+        with _code_of_nodes():
+            return PartitionFiles(
+                ROOT, lambda _: name, settings, files, orderly=orderly, elsewhere=elsewhere
+            )
+
+    def has(self, files: Filesystem, key: PartitionKey) -> bool:
+        """Whether there is a log of ``key``."""
+        return LogDirectory(ROOT, files).has(key[0], (self._name, key[1]))
 
     def deleted(self, files: Filesystem) -> list[str]:
         """Return the files that are renamed for deletion."""
@@ -157,9 +176,9 @@ class CrashPoints:
         "A process may die after any change of files in a cut, a deletion, a new beginning or the "
         "removal of a log, also with the power of its host. A start then finds a part of the log "
         "without a gap, and what the operation was to keep. Once it has ended it is durable, and "
-        "no file stays that was renamed for deletion. A death inside of a stop takes no record and "
-        "no producer, and after a stop in good order no loss of power takes anything. A start "
-        "removes the logs that went to other brokers, and no others.",
+        "no file stays that was renamed for deletion. A start removes the logs of which its broker "
+        "has no replica, and no others. A death inside of a stop takes no record and no producer, "
+        "and after a stop in good order no loss of power takes anything.",
         simulated=True,
     )
     def _on_write(self, host: Host, effect: Any) -> None:
@@ -199,6 +218,7 @@ class CrashPoints:
             data.DeleteUpTo(key, bases[-1] - chosen % 2),
             data.StartAt(key, event.end_offset + chosen % 3),
             data.RemoveLog(key),
+            Tidy(key),
         ):
             self._rehearse(host, copies, effect, draw(self._world.now, "rehearsal", host.id))
         what = f"{host.name}: {name_of(key)}"
@@ -233,9 +253,10 @@ def _is_unclear(disk: DataDisk, key: PartitionKey) -> bool:
 
 def found(copies: Copies, effect: Any, seed: int) -> Iterator[str]:
     """Yield what is wrong after each point at which the process may die in ``effect``."""
+    removes = isinstance(effect, data.RemoveLog | Tidy)
     try:
         before = after = copies.content(copies.copy())
-        if not isinstance(effect, data.RemoveLog):
+        if not removes:
             files = copies.copy()
             logs = copies.open(files)
             with _code_of_nodes():
@@ -247,16 +268,19 @@ def found(copies: Copies, effect: Any, seed: int) -> Iterator[str]:
     except RefusedError as error:
         yield f"after a start it is impossible: {error}"
         return
-    if not isinstance(effect, data.RemoveLog):
+    if not removes:
         yield from _outcome(effect, before, after)
     for changes in range(MOST_CHANGES):
         files = copies.copy()
-        logs = copies.open(files)
+        logs = copies.start(files) if isinstance(effect, Tidy) else copies.open(files)
         files.crash_after(changes, draw(seed, changes, "torn"))
         died = True
         try:
             with _code_of_nodes():
-                logs.carry_out(effect)
+                if isinstance(effect, Tidy):
+                    logs.keep(frozenset())
+                else:
+                    logs.carry_out(effect)
             died = False
         except (Crash, RefusedError):
             pass
@@ -291,16 +315,23 @@ class _Elsewhere:
 def stopped(copies: Copies, seed: int) -> Iterator[str]:
     """Yield what is wrong after a stop in good order and a loss of power.
 
-    The log may still have to be removed: work beside the process that has not begun is not done.
+    The log may still have to be removed, or be that of another broker: work beside the process that
+    has not begun is not done.
     """
-    for removes in (False, True):
+    for removes in (None, data.RemoveLog, Tidy):
         files, elsewhere = copies.copy(), _Elsewhere()
         try:
-            logs = copies.open(files, elsewhere=elsewhere)
             with _code_of_nodes():
-                start, batches = logs.content(copies.key)
-                elsewhere.waits = True
-                if removes:
+                start, batches = copies.open(copies.copy()).content(copies.key)
+            if removes is Tidy:
+                logs = copies.start(files, elsewhere=elsewhere)
+            else:
+                logs = copies.open(files, elsewhere=elsewhere)
+            elsewhere.waits = True
+            with _code_of_nodes():
+                if removes is Tidy:
+                    logs.keep(frozenset())
+                elif removes is not None:
                     logs.carry_out(data.RemoveLog(copies.key))
                 orderly = logs.close()
         except RefusedError as error:
@@ -316,9 +347,37 @@ def stopped(copies: Copies, seed: int) -> Iterator[str]:
             yield f"a start refuses what a stop in good order and a loss of power left: {error}"
             continue
         if (now.start, list(now.batches)) != (start, batches):
-            when = " before the removal of the log" if removes else ""
+            when = "" if removes is None else " before the removal of the log"
             left = f"{now.start} to {now.end}"
             yield f"a stop in good order{when} and a loss of power leave {left}"
+
+
+def tidied(copies: Copies) -> Iterator[str]:
+    """Yield what is wrong after the start of a broker that has the replica, and finds another log
+    of which it has none."""
+    files, other = copies.copy(), (copies.key[0], copies.key[1] + 1)
+    try:
+        before = copies.content(copies.copy())
+        copies.open(files, other)
+        files.process_ended()
+        logs = copies.open(files)
+        with _code_of_nodes():
+            logs.keep({copies.key})
+            orderly = logs.close()
+        files.process_ended()
+        after = copies.content(files)
+    except RefusedError as error:
+        yield f"the start of a broker that finds another log is impossible: {error}"
+        return
+    if after[:2] != before[:2] or after.batches != before.batches:
+        yield (
+            f"a start that removes other logs leaves a log from {after.start} to {after.end}, not"
+            f" from {before.start} to {before.end}"
+        )
+    if copies.has(files, other):
+        yield "a broker keeps a log of which it has no replica"
+    if not orderly:
+        yield "a stop is not in good order although other logs were removed"
 
 
 def deaths_in_stop(copies: Copies, seed: int) -> Iterator[str]:
@@ -421,7 +480,7 @@ def _judge(
     died: bool,
     power: bool,
 ) -> str:
-    if isinstance(effect, data.RemoveLog):
+    if isinstance(effect, data.RemoveLog | Tidy):
         same = copies.content(files.copy_of(dict.fromkeys(files.directories)))
         there = tuple(each for each in same.batches if each.next_offset > before.start)
         whole = tuple(each for each in before.batches if each.next_offset <= same.end)

@@ -6,7 +6,7 @@ remembers. Since a copy suffers no harm, a cut of half a log is invented once in
 in good order, a start and some look-ups. Then other batches are appended at the same offsets, and
 cut as well, at last all but the first one. Another copy gets a batch whose sequence numbers begin
 again after the last one, and must know its producer after a start. More copies get the questions
-of :mod:`files_rehearsal`.
+of :mod:`files_rehearsal`, and a start removes another log beside one of them (F10).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.timeline import WorldError
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.sequence_numbers import following, last_of
-from kraftwreck.systems.kraft.simulated.crash_points import Copies
-from kraftwreck.systems.kraft.simulated.files_rehearsal import begun_again, moved, shaped
+from kraftwreck.systems.kraft.simulated.crash_points import Copies, tidied
+from kraftwreck.systems.kraft.simulated.files_rehearsal import begun_again, shaped
 from kraftwreck.systems.kraft.simulated.lookup_rehearsal import faults
 from kraftwreck.systems.kraft.simulated.record_logs import (
     RecordLog,
@@ -75,8 +75,9 @@ class CutRehearsal:
         files = copies.copy()
         args = name, key, disk.settings
         found = chain(rehearse(files, *args), remembered(copies.copy(), *args))
-        for question in (shaped, begun_again, moved):
+        for question in (shaped, begun_again):
             found = chain(found, answers(question, copies.copy(), *args))
+        found = chain(found, (("F10", f"{name_of(key)}: {wrong}") for wrong in tidied(copies)))
         self._world.afterwards(partial(self._judge, host.name, found))
 
     def _judge(self, who: str, found: Iterator[tuple[str, str]]) -> None:

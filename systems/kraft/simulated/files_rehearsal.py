@@ -1,9 +1,8 @@
-"""Gives a copy of a log other configs, and moves it away, as no run does (D3, D17, F10).
+"""Gives a copy of a log other configs, and begins it again, as no run does (D3, D17).
 
 A log begins segments by the configs of its topic that are in force, also after a start. Once the
 topic has none, those of the process count. A log that begins again knows no producer, also after a
-stop. A start removes the logs that went to other brokers, whatever the names of their topics are.
-In runs segments are shaped by the process alone, and few logs move while a broker is down.
+stop. In runs segments are shaped by the process alone.
 """
 
 from __future__ import annotations
@@ -140,23 +139,4 @@ def begun_again(
                 f"would be from {found.start_offset} to {found.end_offset} and know the producers"
                 f" {known} although it began again at {start}, {when}",
             )
-            return
-
-
-def moved(
-    files: Filesystem, name: str, key: PartitionKey, settings: LogSettings
-) -> Iterator[tuple[str, str]]:
-    """Yield which logs a start would remove, or keep, that it must not (F10)."""
-    logs, before = opened(files, name, key, settings, orderly=False)
-    logs.close()
-    files.process_ended()
-    for keys in ({key}, set[PartitionKey]()):
-        PartitionFiles(ROOT, lambda _: name, settings, files, orderly=True).keep(keys)
-        files.process_ended()
-        logs, now = opened(files, name, key, settings, orderly=True)
-        logs.close()
-        files.process_ended()
-        kept = (now.start_offset, now.end_offset) == (before.start_offset, before.end_offset)
-        if kept != bool(keys):
-            yield "F10", f"would be {'lost with' if keys else 'left after'} the logs of others"
             return

@@ -47,9 +47,12 @@ from kraftwreck.systems.kraft.simulated.crash_points import CrashPoints
 from kraftwreck.systems.kraft.simulated.cut_rehearsal import CutRehearsal
 from kraftwreck.systems.kraft.simulated.deletion_watch import DeletionWatch
 from kraftwreck.systems.kraft.simulated.divergence_watch import DivergenceWatch
+from kraftwreck.systems.kraft.simulated.download_rehearsal import DownloadRehearsal
+from kraftwreck.systems.kraft.simulated.due_watch import DueWatch
 from kraftwreck.systems.kraft.simulated.durability_watch import DurabilityWatch
 from kraftwreck.systems.kraft.simulated.durable_logs import DurableLogs
 from kraftwreck.systems.kraft.simulated.election_watch import ElectionWatch
+from kraftwreck.systems.kraft.simulated.endpoint_rehearsal import EndpointRehearsal
 from kraftwreck.systems.kraft.simulated.fetch_backoff import FetchBackoff
 from kraftwreck.systems.kraft.simulated.fetch_rehearsal import wrong_fetches
 from kraftwreck.systems.kraft.simulated.fetch_sizes import FetchSizes
@@ -68,6 +71,7 @@ from kraftwreck.systems.kraft.simulated.metadata_crashes import MetadataCrashes
 from kraftwreck.systems.kraft.simulated.opening_watch import OpeningWatch
 from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
+from kraftwreck.systems.kraft.simulated.probe_rehearsal import ProbeRehearsal
 from kraftwreck.systems.kraft.simulated.producer_id_watch import ProducerIdWatch
 from kraftwreck.systems.kraft.simulated.producer_memory import ProducerMemory
 from kraftwreck.systems.kraft.simulated.progress_watch import ProgressWatch
@@ -133,11 +137,15 @@ class Invariants:
         BackoffWatch(world, self.failures)
         CadenceWatch(world, self.failures)
         DivergenceWatch(world, self.failures)
+        DownloadRehearsal(world, self.failures)
+        DueWatch(world, self.failures)
+        EndpointRehearsal(world, self.failures)
         FlushWatch(world, self.failures)
         HandoverWatch(world, self.failures)
         HistoryWatch(world, self.failures)
         MetadataCrashes(world, self.failures)
         InventedFetches(world, self.failures)
+        ProbeRehearsal(world, self.failures)
         RegistrationWatch(world, self.failures)
         SessionWatch(world, self.failures)
         UnfinishedWatch(world, self.failures)

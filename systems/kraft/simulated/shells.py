@@ -4,13 +4,17 @@ Each simulated process is a :class:`~nodes.server.shell.Shell` with its ``Storag
 ``InputLog`` and clean-shutdown file. They use the file system of the simulated host, its clocks,
 and timers in virtual time; the simulated network replaces sockets. A step takes no time. Instead
 the process dies during some steps, after some changes of files, and sometimes with its host's
-power.
+power. In a third of the processes a flush takes time beside the process, as in the thread of a real
+broker, and events wait for its end.
 
 Beside the rules of every simulated run these hold for each step:
 
 * No trace and no message leaves before the durable effects of its step are on the disk.
 * The trace file gets the traces of the step, in order, before its messages leave.
 * Every message of the step leaves, in order.
+* No event is handled during a flush, and none waits longer.
+* A timer is set for the node's next Tick, unless it is to wait for a flush.
+* A shutdown ends within its time, whatever the other nodes do.
 * A start finds the broker epoch that a clean stop left, and no other.
 """
 
@@ -39,10 +43,11 @@ from kraftwreck.nodes.effects import NodeEffect, NodeEvent
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.nodes.server import clean_shutdown
+from kraftwreck.nodes.server.disk_worker import Elsewhere
 from kraftwreck.nodes.server.exit_status import DISK_FAILED, FATAL
 from kraftwreck.nodes.server.input_log import InputLog
 from kraftwreck.nodes.server.line_file import encode_line
-from kraftwreck.nodes.server.shell import Shell
+from kraftwreck.nodes.server.shell import SHUTDOWN_LIMIT_S, Shell
 from kraftwreck.nodes.server.storage import Storage
 from kraftwreck.nodes.server.trace_file import TraceFile
 from kraftwreck.simulation.disk import ROOT, Disk
@@ -61,6 +66,15 @@ CRASHES: Final = 400
 
 MOST_CHANGES: Final = 12
 """Such a death comes after fewer changes of files than this."""
+
+FLUSHING: Final = 3
+"""In one process of this many a flush takes time beside it."""
+
+LONGEST_FLUSH_US: Final = 20_000
+"""Such a flush takes no longer, and no longer than one of the disk."""
+
+PAUSE_US: Final = 2_000
+"""How late a timer may be: a shell that has ticked without effect waits for a millisecond."""
 
 _LAST_WORDS = ("fatal", "stop")
 
@@ -91,7 +105,8 @@ class Shells:
             )
         config = self._cluster.config(host, epoch)
         node = _Observed(Node(config, recovered, now, wall_ms))
-        return ShellCore(host, self._world, node, (config, recovered), self._dies)
+        flushes = draw_below(FLUSHING, self._seed, "shell-flush", host.id, host.life) == 0
+        return ShellCore(host, self._world, node, (config, recovered), self._dies, flushes)
 
     def _dies(self, host: Host, steps: int) -> int | None:
         """Return a number if the process dies during its present step, None otherwise."""
@@ -115,6 +130,8 @@ class _Observed:
         self.node = node
         self.loader = _Idle()
         self.error: Exception | None = None
+        self.handled = 0
+        """How many events other than Ticks the node has got."""
         self.on_effects: Callable[[Sequence[NodeEffect]], None] = lambda effects: None
 
     @property
@@ -122,6 +139,7 @@ class _Observed:
         return self.node.deadline
 
     def step(self, event: NodeEvent, now: int, wall_ms: int) -> list[NodeEffect]:
+        self.handled += type(event) is not Tick
         try:
             effects = self.node.step(event, now, wall_ms)
         except Exception as error:
@@ -148,8 +166,8 @@ class _Watched:
 class ShellCore:
     """One process (:class:`~simulation.host.Core`): a shell and its node.
 
-    Returns what left the shell as effects. Raises FatalError where the shell breaks a rule of the
-    module, and OSError if its disk failed.
+    With ``flushes`` its flushes take time. Returns what left the shell as effects. Raises
+    FatalError where the shell breaks a rule of the module, and OSError if its disk failed.
     """
 
     def __init__(
@@ -159,6 +177,7 @@ class ShellCore:
         node: _Observed,
         recovered: tuple[NodeConfig, Recovered],
         dies: Callable[[Host, int], int | None],
+        flushes: bool = False,
     ) -> None:
         self._host = host
         self._world = world
@@ -175,6 +194,7 @@ class ShellCore:
             cast(Storage, _Watched(self._disk, self._written)),
             self._traces,
             self._inputs,
+            elsewhere=cast(Elsewhere, self._flush) if flushes else None,
             loop=cast(asyncio.AbstractEventLoop, self._loop),
             mono_us=self._mono,
             wall_us=self._wall,
@@ -190,6 +210,15 @@ class ShellCore:
         self._out: list[Any] = []
         self._broken: str | None = None
         self._last_words = ""
+        self._flushed: Callable[[], None] | None = None
+        """Ends the flush that is under way."""
+        self._since: int | None = None
+        """When the step began whose flush has just ended."""
+        self._flushes = 0
+        self._submitted = 0
+        """How many events other than Ticks the shell has got."""
+        self._stop_by: int | None = None
+        """When a process that was asked to stop has ended, on its own clock."""
 
     @property
     def deadline(self) -> int:
@@ -207,7 +236,9 @@ class ShellCore:
         """Pass an event to the shell; a Tick stands for timers whose time has come."""
         if type(event) is Tick:
             return self._run(self._loop.run_due)
+        self._submitted += 1
         if type(event) is Shutdown:
+            self._stop_by = self._mono() + round(SHUTDOWN_LIMIT_S * 1e6)
             return self._run(self._shell.shut_down)
         return self._run(lambda: self._shell.submit(event))
 
@@ -233,10 +264,44 @@ class ShellCore:
         except Exception:
             self._world.emit(self._host, self._out)
             raise
-        return self._out
+        since, self._since = self._since, None
+        if since is None:
+            return self._out
+        # The watches know that these messages are those of an earlier step.
+        self._host.stepped_at = since
+        self._world.emit(self._host, self._out)
+        return []
+
+    def _flush(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
+        """Carry out ``work`` and call ``done`` some time later."""
+        self._flushes += 1
+        key = self._world.seed, "shell-flush", self._host.id, self._host.life, self._flushes
+
+        begun = self._world.now
+
+        def end() -> None:
+            if self._flushed is not end:
+                return
+            self._flushed, self._since = None, begun
+            try:
+                result = work()
+            except (OSError, ValueError) as error:
+                self._shell.work_failed(error)
+            else:
+                done(result)
+
+        self._flushed = end
+        knobs = self._world.knobs
+        most = min(knobs.fsync_max, LONGEST_FLUSH_US)
+        self._loop.call_later(draw_below(most + 1, *key) / 1e6, end)
 
     def _expect(self, effects: Sequence[NodeEffect]) -> None:
         """Note what the shell owes for a step, and perhaps let the process die during it."""
+        if self._flushed is not None:
+            self._break("an event was handled during a flush")
+        self._drain()  # The end of a flush lets a process handle several events at once.
+        for left in (*self._owed, *self._traced, *self._unsent):
+            self._break(f"{type(left).__name__} of the step before was left out")
         self._owed = [each for each in effects if type(each) in DURABLE]
         self._traced = [each for each in effects if type(each) is Trace]
         quiet = (*DURABLE, Trace, Stopped)
@@ -315,14 +380,32 @@ class ShellCore:
             raise FatalError(self._last_words or "the shell stopped without a reason")
         if status == DISK_FAILED:
             raise OSError(self._last_words or "the disk failed")
+        if self._flushed is not None:
+            if status is None:
+                return
+            # The time to stop was over. What had begun ends, and nothing is said of it.
+            self._flushed()
+            self._traced, self._unsent = [], []
         owed = [*self._owed, *self._traced, *self._unsent]
         if owed:
             raise FatalError(f"the shell has not carried out {type(owed[0]).__name__}")
-        if status is not None:
+        if status is None:
+            self._judge_waits()
+        else:
             self._disk.storage.close()
             if self._shell.broker_epoch >= 0:
                 clean_shutdown.write(ROOT, self._shell.broker_epoch, self._disk.files)
             self._out.append(Stopped(self._shell.broker_epoch))
+
+    def _judge_waits(self) -> None:
+        """Check what waits in a shell whose disk is idle."""
+        now, due = self._mono(), self._loop.deadline
+        if self._node.handled < self._submitted:
+            raise FatalError("an event waits although no flush is under way")
+        if due > max(self._node.deadline, now) + PAUSE_US:
+            raise FatalError(f"the next Tick is due {due - self._node.deadline} us too late")
+        if self._stop_by is not None and self._stop_by not in self._loop.times():
+            raise FatalError("nothing ends a shutdown that takes too long")
 
 
 def _start(world: World, name: str) -> None:
