@@ -50,7 +50,10 @@ class DownloadRehearsal:
         first = request.position == 0
         if not self._left[first] or not isinstance(node, Node):
             return
-        copy = copy_of(node.replica, request)
+        replica = getattr(node, "replica", None)
+        if not isinstance(replica, Replica):
+            return
+        copy = copy_of(replica, request)
         if copy is None:
             return
         self._left[first] -= 1
