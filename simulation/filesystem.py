@@ -245,10 +245,10 @@ class Filesystem(Media):
 
     def names(self, directory: Path) -> list[str]:
         """Return the names in ``directory``, those of directories included, sorted."""
-        names = set(self._directory(directory).seen)
+        names, place = set(self._directory(directory).seen), str(directory)
         for path in self._directories:
             above, _, name = path.rpartition("/")
-            if above == str(directory):
+            if above == place:
                 names.add(name)
         return sorted(names)
 

@@ -15,7 +15,7 @@ from kraftwreck.nodes.consensus.kraft.replica import Replica
 from kraftwreck.nodes.consensus.kraft.requests import handle_request
 from kraftwreck.nodes.consensus.recovered import SnapshotFile
 from kraftwreck.simulation.failures import Failures
-from kraftwreck.systems.kraft.simulated import download_rehearsal
+from kraftwreck.systems.kraft.simulated import download_rehearsal, replica_copies
 from kraftwreck.systems.kraft.simulated.download_rehearsal import DownloadRehearsal
 from tests.consensus.conftest import Cluster
 
@@ -160,9 +160,9 @@ def test_only_leaders_with_newer_records_are_judged(
     run.leader.snapshots.append(replace(kept, end_offset=hw))
     assert run.serve(0) == []
     del run.leader.snapshots[1:]
-    monkeypatch.setattr(download_rehearsal, "LONGEST", end - 1)
+    monkeypatch.setattr(replica_copies, "LONGEST", end - 1)
     assert run.serve(0) == []
-    monkeypatch.setattr(download_rehearsal, "LONGEST", end)
+    monkeypatch.setattr(replica_copies, "LONGEST", end)
     run.leader.shutting_down = True
     assert run.serve(0) == []
     run.leader.shutting_down = False

@@ -43,6 +43,7 @@ class Process:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(due_watch, "Node", SimpleNamespace)
+        patch.setattr(due_watch, "Replica", SimpleNamespace)
         self.leader = Leader(1, VoterSet({}), (), 5, 0, 1)
         self.leader.next_offset = 10
         self.replica = fake(

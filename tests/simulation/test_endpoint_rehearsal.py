@@ -16,7 +16,7 @@ from kraftwreck.nodes.consensus.kraft.member import Member
 from kraftwreck.nodes.consensus.kraft.replica import Replica
 from kraftwreck.nodes.consensus.kraft.voters import Voter
 from kraftwreck.simulation.failures import Failures
-from kraftwreck.systems.kraft.simulated import endpoint_rehearsal
+from kraftwreck.systems.kraft.simulated import endpoint_rehearsal, replica_copies
 from kraftwreck.systems.kraft.simulated.endpoint_rehearsal import EndpointRehearsal, judge
 from tests.consensus.conftest import Cluster
 
@@ -160,9 +160,9 @@ def test_other_events_and_nodes_are_not_judged(monkeypatch: pytest.MonkeyPatch) 
     replica.shutting_down = True
     run.tell()
     replica.shutting_down = False
-    monkeypatch.setattr(endpoint_rehearsal, "LONGEST", -1)
+    monkeypatch.setattr(replica_copies, "LONGEST", -1)
     run.tell()
-    monkeypatch.setattr(endpoint_rehearsal, "LONGEST", 2_000)
+    monkeypatch.setattr(replica_copies, "LONGEST", 2_000)
     replica.become_unattached(replica.epoch + 1)
     run.tell()
     run.host.node = None

@@ -12,7 +12,7 @@ from kraftwreck.nodes.consensus.kraft import poll
 from kraftwreck.nodes.consensus.kraft.replica import Replica
 from kraftwreck.nodes.consensus.kraft.states import Unattached
 from kraftwreck.simulation.failures import Failures
-from kraftwreck.systems.kraft.simulated import probe_rehearsal
+from kraftwreck.systems.kraft.simulated import probe_rehearsal, replica_copies
 from kraftwreck.systems.kraft.simulated.probe_rehearsal import ProbeRehearsal, may_ask
 from tests.consensus.conftest import Cluster
 
@@ -104,9 +104,9 @@ def test_other_transitions_are_not_judged(run: Run, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(poll, "draw", _first)
     run.tell("grant")
     run.tell(state="follower")
-    monkeypatch.setattr(probe_rehearsal, "LONGEST", -1)
+    monkeypatch.setattr(replica_copies, "LONGEST", -1)
     run.tell()
-    monkeypatch.setattr(probe_rehearsal, "LONGEST", 2_000)
+    monkeypatch.setattr(replica_copies, "LONGEST", 2_000)
     assert isinstance(run.replica.state, Unattached)
     run.replica.become_prospective()
     run.tell()

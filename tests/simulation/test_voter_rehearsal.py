@@ -16,7 +16,7 @@ from kraftwreck.nodes.consensus.kraft.voters import Voter
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.nodes.replication.events import LogFlushed
 from kraftwreck.simulation.failures import Failures
-from kraftwreck.systems.kraft.simulated import voter_rehearsal
+from kraftwreck.systems.kraft.simulated import replica_copies, voter_rehearsal
 from kraftwreck.systems.kraft.simulated.voter_rehearsal import VoterRehearsal, reason
 from tests.consensus.conftest import Cluster
 
@@ -152,7 +152,7 @@ def test_steps_without_a_leader_are_not_judged(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(membership, "update_voter", _update_at_once)
     watch = Watch(monkeypatch, replica)
     assert watch.step(LogFlushed.__new__(LogFlushed)) == []
-    monkeypatch.setattr(voter_rehearsal, "LONGEST", 0)
+    monkeypatch.setattr(replica_copies, "LONGEST", 0)
     assert watch.step() == []
     watch.host.node = None
     assert watch.step() == []

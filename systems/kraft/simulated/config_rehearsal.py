@@ -20,20 +20,13 @@ from kraftwreck.nodes.replication.events import Settings
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.assignment_watch import SETTINGS, SHAPE
 from kraftwreck.systems.kraft.simulated.record_logs import replicas_on
 
 Configs = Mapping[tuple[int, str], Mapping[str, str]]
 
-NAMES: Final = {
-    "min.insync.replicas": ("min_insync", "min.insync.replicas"),
-    "retention.ms": ("retention_ms", "log.retention.ms"),
-    "retention.bytes": ("retention_bytes", "log.retention.bytes"),
-    "max.message.bytes": ("max_batch_bytes", "message.max.bytes"),
-    "flush.messages": ("flush_messages", "log.flush.interval.messages"),
-    "flush.ms": ("flush_ms", "log.flush.interval.ms"),
-    "segment.bytes": ("segment_bytes", "log.segment.bytes"),
-    "segment.ms": ("segment_ms", "log.roll.ms"),
-    "index.interval.bytes": ("index_interval_bytes", "log.index.interval.bytes"),
+NAMES: Final = SETTINGS | {
+    config: (config.replace(".", "_"), of_brokers) for config, of_brokers in SHAPE.items()
 }
 """Configs of topics: where a replica has them, and the config of brokers that is the default."""
 PLACES: Final = 3

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
-from types import FunctionType
 from typing import Any, Final
 
 from kraftwreck.nodes.consensus.effects import RequestReceived
@@ -24,12 +23,10 @@ from kraftwreck.nodes.node import Node
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.replica_copies import INTERPRETED, is_short
 
 EACH: Final = 2
 """How many first pieces of a run are followed by a clean-up, and how many later ones."""
-INTERPRETED: Final = isinstance(snapshots.clean, FunctionType)
-LONGEST: Final = 2_000
-"""Records of a log whose leader is copied."""
 
 
 class DownloadRehearsal:
@@ -78,11 +75,9 @@ def copy_of(replica: Replica, request: FetchSnapshotRequest) -> Replica | None:
         return None
     if request.cluster_id not in (None, replica.config.cluster_id):
         return None
-    end, log = replica.high_watermark, replica.log
-    header = log.header_at(end - 1)
-    if header is None or end <= replica.snapshots[-1].end_offset:
-        return None
-    if log.end_offset - log.start_offset > LONGEST:
+    end = replica.high_watermark
+    header = replica.log.header_at(end - 1)
+    if header is None or end <= replica.snapshots[-1].end_offset or not is_short(replica):
         return None
     copy = deepcopy(replica)
     copy.config = replace(copy.config, retention_bytes=0)

@@ -88,8 +88,7 @@ class DueWatch:
         if not isinstance(node, Node) or is_from_shell(event):
             return
         replica, controller = getattr(node, "replica", None), getattr(node, "controller", None)
-        deadline = getattr(node, "deadline", None)
-        if replica is None or controller is None or deadline is None:
+        if not isinstance(replica, Replica) or controller is None:
             return
         known = self._processes.get(host.id)
         if known is None or known.life != host.life:
@@ -104,7 +103,7 @@ class DueWatch:
             known.asked[event.token] = _Asked(event.api, host.clock.mono(self._world.now))
         leads = isinstance(replica.state, Leader)
         if leads:
-            due = max(host.clock.mono(self._world.now), deadline)
+            due = max(host.clock.mono(self._world.now), node.deadline)
             self._follow_queue(host, known, replica, due)
             self._follow_controller(host, known, controller, node.image, due)
             known.stable, known.due = node.image.stable_offset, due

@@ -12,13 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
-from types import FunctionType
 from typing import Final
 
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import Send
-from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.consensus.kraft import poll
 from kraftwreck.nodes.consensus.kraft.leader import Leader
 from kraftwreck.nodes.consensus.kraft.messages import (
@@ -33,15 +31,16 @@ from kraftwreck.nodes.node import Node
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.replica_copies import (
+    INTERPRETED,
+    MOVED,
+    TOKEN,
+    is_short,
+)
 from kraftwreck.systems.kraft.simulated.voter_rehearsal import reason
 
 EACH: Final = 3
 """How many leaders of a run are judged, and how many followers."""
-INTERPRETED: Final = isinstance(handle_request, FunctionType)
-LONGEST: Final = 2_000
-"""Records of a log whose node is copied."""
-MOVED: Final = Endpoint("moved", 1)
-TOKEN: Final = 1 << 60
 
 
 class EndpointRehearsal:
@@ -68,9 +67,7 @@ class EndpointRehearsal:
             return
         replica = node.replica
         kind = type(replica.state)
-        if not self._left.get(kind) or replica.shutting_down:
-            return
-        if replica.log.end_offset - replica.log.start_offset > LONGEST:
+        if not self._left.get(kind) or replica.shutting_down or not is_short(replica):
             return
         self._left[kind] -= 1
         for wrong in judge(replica):
@@ -125,7 +122,7 @@ def _told_of_another(replica: Replica, leader: Leader) -> Iterator[str]:
     """Judge a leader to which a voter reports another address."""
     if replica.high_watermark <= leader.epoch_start or leader.change is not None:
         return
-    if replica.kraft_version and reason(replica, leader):
+    if reason(replica, leader):
         return
     others = replica.other_voters[:1]
     for voter_id in others:
@@ -149,7 +146,6 @@ def _idle(replica: Replica) -> Replica:
     """Return a copy of a follower that has nothing to wait for."""
     copy = deepcopy(replica)
     copy.links.clear()
-    copy.links.forget(copy.leader_id)
     copy.effects = []
     state = copy.state
     assert isinstance(state, Follower)

@@ -9,7 +9,6 @@ state and sends hundreds, without an answer to any of them. Compiled nodes canno
 from __future__ import annotations
 
 from copy import deepcopy
-from types import FunctionType
 from typing import Final
 
 from kraftwreck.checkers.kraft.rule import rule
@@ -22,6 +21,7 @@ from kraftwreck.nodes.node import Node
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.replica_copies import INTERPRETED, is_short
 
 MOST: Final = 4
 """How many nodes of a run are judged."""
@@ -29,9 +29,6 @@ TIMES: Final = 400
 """Requests of a copy: by chance it leaves out one of ten nodes in one of 10^18 cases."""
 PAUSE_US: Final = 137_000
 """The time between two of them."""
-INTERPRETED: Final = isinstance(poll.poll, FunctionType)
-LONGEST: Final = 2_000
-"""Records of a log whose node is copied."""
 
 
 class ProbeRehearsal:
@@ -56,9 +53,7 @@ class ProbeRehearsal:
         if event.kind != "state" or event.state != "unattached" or not isinstance(node, Node):
             return
         replica = node.replica
-        if not self._left or not isinstance(replica.state, Unattached):
-            return
-        if replica.log.end_offset - replica.log.start_offset > LONGEST:
+        if not self._left or not isinstance(replica.state, Unattached) or not is_short(replica):
             return
         self._left -= 1
         never = sorted(set(may_ask(replica)) - asked(replica))

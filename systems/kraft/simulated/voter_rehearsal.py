@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
-from types import FunctionType
 from typing import Any, Final
 
-from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.consensus.kraft.leader import Leader
 from kraftwreck.nodes.consensus.kraft.messages import (
     AddRaftVoterRequest,
@@ -29,16 +27,18 @@ from kraftwreck.nodes.replication.events import is_from_shell
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.replica_copies import (
+    INTERPRETED,
+    MOVED,
+    TOKEN,
+    is_short,
+)
 
 EACH: Final = 2
 """How often leaders are asked in each of the states, in a run."""
-INTERPRETED: Final = isinstance(handle_request, FunctionType)
-TOKEN: Final = 1 << 60
 NEW: Final = 9_999
 """The id of a node that does not exist."""
-LONGEST: Final = 2_000
-"""Records of a log whose leader is copied."""
-ENDPOINTS: Final = ((LISTENER, Endpoint("moved", 1)),)
+ENDPOINTS: Final = ((LISTENER, MOVED),)
 
 
 class VoterRehearsal:
@@ -64,7 +64,7 @@ class VoterRehearsal:
         before, self._last[host.id] = self._last.get(host.id), (why, replica.epoch)
         if not why or before == (why, replica.epoch) or self._asked.get(why, 0) == EACH:
             return
-        if replica.log.end_offset - replica.log.start_offset > LONGEST:
+        if not is_short(replica):
             return
         self._asked[why] = self._asked.get(why, 0) + 1
         for wrong in appended(replica):
