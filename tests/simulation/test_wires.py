@@ -106,6 +106,10 @@ def reason(world: World) -> str:
     return next(str(e.detail["reason"]) for e in world.events if e.kind == "fatal")
 
 
+def heal(world: World) -> None:
+    world.heal()
+
+
 # --- who is meant -------------------------------------------------------------------------
 
 
@@ -145,7 +149,7 @@ def test_a_request_to_an_old_port_never_arrives(cut_off: bool) -> None:
         world.host("n2").port = 9094
         if cut_off:
             world.cut({"n2": {"n1"}})
-            world.at(SECOND // 2, world.heal, "heal")
+            world.at(SECOND // 2, lambda: heal(world), "heal")
 
     _, nodes = run([Send(2, 7, FETCH, Endpoint("n2", 9093))], prepare=listen, seconds=4)
     assert (nodes[1].seen, nodes[2].seen) == ([ResponseReceived(2, 7, None)], [])

@@ -180,13 +180,20 @@ def draw_knobs(
         auto_join=dynamic and draw_below(3, seed, "knob", "auto-join") == 0,
         brokers=hosts,
         records=stores,
-        changing_ports=hosts > 0 and draw_below(2, seed, "knob", "changing-ports") == 0,
-        turn=pick([0, 0, 1, 500, 5_000], seed, "turn") if stores else 0,
-        through_brokers=hosts > 0 and draw_below(2, seed, "knob", "through-brokers") == 0,
+        **_draw_brokers(seed, hosts=hosts, stores=stores),
         node=node,
         hasty=hasty,
         hasty_nodes=hasty_nodes,
     )
+
+
+def _draw_brokers(seed: int, *, hosts: int, stores: bool) -> dict[str, Any]:
+    """Draw how the brokers on ``hosts`` are reached; ``stores``: they store records."""
+    return {
+        "changing_ports": hosts > 0 and draw_below(2, seed, "knob", "changing-ports") == 0,
+        "through_brokers": hosts > 0 and draw_below(2, seed, "knob", "through-brokers") == 0,
+        "turn": pick([0, 0, 1, 500, 5_000], seed, "turn") if stores else 0,
+    }
 
 
 def _draw_files(seed: int, *, stores: bool) -> dict[str, Any]:
