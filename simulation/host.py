@@ -175,6 +175,8 @@ class Host:
     one."""
     life: int = 0
     """Counts every process: no connection, timer or disk work outlives its process."""
+    port: int = 0
+    """The port at which the process listens for requests that name one, 0: at all."""
     paused: bool = False
     busy: DiskWork | None = None
     frozen: bool = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from kraftwreck.nodes.consensus.effects import Abandon, FatalError, Send
 from kraftwreck.nodes.consensus.endpoint import Endpoint
@@ -22,6 +22,9 @@ from kraftwreck.simulation.host import ClientCall, Host
 from kraftwreck.simulation.knobs import WorldKnobs
 from kraftwreck.simulation.network import Network, Rpc
 from kraftwreck.simulation.timeline import NET, TIMER, Timeline
+
+NO_PROCESS: Final = -1
+"""The ``life`` of the process behind a port at which none listens."""
 
 
 class Wires:
@@ -80,7 +83,7 @@ class Wires:
             raise FatalError(f"a request to node {effect.destination}, which is no peer")
         message = self._binding.request(host, effect)
         number = effect.correlation
-        self.dispatch(host, target, effect.destination, number, number, message)
+        self.dispatch(host, target, effect.destination, number, number, message, effect.endpoint)
 
     def find(self, destination: int, endpoint: Endpoint | None) -> Host:
         """Return the host that a message is sent to; FatalError if there is none."""
@@ -94,20 +97,25 @@ class Wires:
         return target
 
     def dispatch(
-        self, host: Host, target: Host, named: int, correlation: int, key: int, message: Any
-    ) -> None:
-        """Send a request to ``target``, which the sender calls ``named``; it waits as ``key``."""
+        self, host: Host, target: Host, named: int, correlation: int, key: int, message: Any,
+        endpoint: Endpoint | None,
+    ) -> None:  # fmt: skip
+        """Send a request to ``target`` at ``endpoint``; it waits as ``key``.
+
+        The sender calls the target ``named``. A port at which no process listens refuses it.
+        """
         time, network = self._time, self.network
         now, source, to = time.now, host.id, target.id
         life = host.life
-        rpc = Rpc(source, life, to, target.life, named, correlation, message, now, key)
+        serves = target.life if _listens(target, endpoint) else NO_PROCESS
+        rpc = Rpc(source, life, to, serves, named, correlation, message, now, key)
         host.requests[key] = rpc
         for told in self.on_ask:
             told(host, rpc)
         if not host.sweep:
             host.sweep = True
             time.schedule(now + self._knobs.request_timeout, "sweep", host, life)
-        if target.node is None and network.connected(source, to):
+        if (target.node is None or serves == NO_PROCESS) and network.connected(source, to):
             time.schedule(now + 2 * self._knobs.latency_min, "failed", rpc)
         elif self.disturbances.rules:
             self._travel("request", rpc, source, to)
@@ -280,3 +288,8 @@ class Wires:
                 if rpc.destination == host.id:
                     time.schedule(time.now + self._knobs.latency_min, "failed", rpc)
         self.calls.reset(host)
+
+
+def _listens(host: Host, endpoint: Endpoint | None) -> bool:
+    """Return whether the process of ``host`` listens at ``endpoint``."""
+    return endpoint is None or host.port in (0, endpoint.port)

@@ -86,6 +86,12 @@ def test_a_wheel_adds_one_package(wheel: Path) -> None:
     assert any(name.startswith("kraftwreck/reports/assets/") for name in names)
 
 
+def test_the_command_starts_beside_packages_of_the_same_names(project: Path) -> None:
+    ended = kraftwreck(project, "sim", "--help")
+    assert ended.returncode == 0, ended.stderr
+    assert "--seeds" in ended.stdout
+
+
 @pytest.fixture(scope="module")
 def simulated(project: Path) -> Path:
     """The folder of a run, of a workload from a package elsewhere."""

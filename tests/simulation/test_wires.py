@@ -106,6 +106,10 @@ def reason(world: World) -> str:
     return next(str(e.detail["reason"]) for e in world.events if e.kind == "fatal")
 
 
+def heal(world: World) -> None:
+    world.heal()
+
+
 # --- who is meant -------------------------------------------------------------------------
 
 
@@ -127,6 +131,28 @@ def test_a_bootstrap_server_may_be_the_node_itself_a_peer_may_not() -> None:
     assert [type(event) for event in nodes[1].seen] == [RequestReceived]
     world, _ = run([Send(1, 7, FETCH, Endpoint("n1", 9093))])
     assert "node 1, which is no peer" in reason(world)
+
+
+@pytest.mark.parametrize(("port", "heard"), [(0, 1), (9093, 1), (9094, 0)])
+def test_a_port_at_which_no_process_listens_refuses_requests(port: int, heard: int) -> None:
+    def listen(world: World) -> None:
+        world.host("n2").port = port
+
+    _, nodes = run([Send(2, 7, FETCH, Endpoint("n2", 9093))], prepare=listen)
+    refused = [ResponseReceived(2, 7, None)]
+    assert (len(nodes[2].seen), nodes[1].seen) == (heard, [] if heard else refused)
+
+
+@pytest.mark.parametrize("cut_off", [False, True])
+def test_a_request_to_an_old_port_never_arrives(cut_off: bool) -> None:
+    def listen(world: World) -> None:
+        world.host("n2").port = 9094
+        if cut_off:
+            world.cut({"n2": {"n1"}})
+            world.at(SECOND // 2, lambda: heal(world), "heal")
+
+    _, nodes = run([Send(2, 7, FETCH, Endpoint("n2", 9093))], prepare=listen, seconds=4)
+    assert (nodes[1].seen, nodes[2].seen) == ([ResponseReceived(2, 7, None)], [])
 
 
 @pytest.mark.parametrize("endpoint", [None, Endpoint("n9", 9093)])

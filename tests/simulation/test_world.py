@@ -486,6 +486,8 @@ def test_kinds_of_clusters_come_from_the_seed_unless_they_are_given() -> None:
     assert 0 < sum(knobs.auto_join for knobs in mixed) < 60
     assert not any(knobs.auto_join or knobs.moved for knobs in mixed if not knobs.dynamic)
     assert 30 < sum(knobs.moved for knobs in mixed) < 80
+    assert {knobs.changing_ports for knobs in mixed if knobs.brokers} == {False, True}
+    assert not any(knobs.changing_ports for knobs in mixed if not knobs.brokers)
     assert {knobs.step_time for knobs in mixed} == {1_000, 10_000}
     levels = {knobs.metadata_version for knobs in mixed if not knobs.records}
     assert levels == {None, 22}

@@ -112,7 +112,8 @@ class KraftBinding:
             target = wires.find(effect.destination, effect.endpoint)
             number = effect.correlation
             message = sent(effect.api, effect.body)
-            wires.dispatch(host, target, effect.destination, number, ~number, message)
+            named, at = effect.destination, effect.endpoint
+            wires.dispatch(host, target, named, number, ~number, message, at)
 
         return {
             SendApi: send_api,

@@ -129,6 +129,8 @@ class SimulatedCluster:
     def make_node(self, host: Host, recovered: Recovered, now: int, wall_ms: int) -> Node:
         """Return a node process for a host (:class:`~simulation.host.NodeFactory`)."""
         disk = host.disk
+        if host.name in self.brokers:
+            host.port = self._broker_port(host)
         if not isinstance(disk, DataDisk):
             return Node(self.config(host, left_epoch(host)), recovered, now, wall_ms)
         node = Node(self.config(host, disk.epoch), recovered, now, wall_ms)
@@ -154,7 +156,7 @@ class SimulatedCluster:
                 controller=False,
                 broker=True,
                 can_become_voter=False,
-                broker_listener=Endpoint(host.name, BROKER_PORT),
+                broker_listener=Endpoint(host.name, self._broker_port(host)),
                 broker_incarnation=self._incarnation(host),
                 previous_broker_epoch=previous_broker_epoch,
                 data_plane=knobs.records,
@@ -165,6 +167,9 @@ class SimulatedCluster:
             config = replace(config, listener=listener, auto_join=knobs.auto_join)
         numbers: dict[str, Any] = knobs.settings_of(host.id)
         return replace(config, **numbers)
+
+    def _broker_port(self, host: Host) -> int:
+        return BROKER_PORT + (host.life if self.knobs.changing_ports else 0)
 
     def _incarnation(self, host: Host) -> bytes:
         halves = (draw(self._seed, "broker", host.id, host.life, half) for half in (0, 1))

@@ -92,7 +92,8 @@ class SimulatedLink:
         target = wires.find(NOBODY, self.endpoint)
         message = RecordMessage(api, most, make(most), done=done)
         self._count += 1
-        wires.dispatch(host, target, target.id, self._count, _KEYS + target.id, message)
+        key = _KEYS + target.id
+        wires.dispatch(host, target, target.id, self._count, key, message, self.endpoint)
 
     def close(self) -> None:
         """Do nothing: a request in flight stays in flight."""

@@ -43,10 +43,11 @@ class Knobs(WorldKnobs, kw_only=True, frozen=True):
     with ``through_brokers`` clients send writes to them. With ``records`` the brokers have a data
     plane: they store the records of partitions, in files of ``record_segment_bytes``. With
     ``metadata_apart`` these brokers have their metadata on a disk of its own, which is never full
-    (``metadata.log.dir``). A broker handles the requests for records that arrive within ``turn``
-    in one step, as a real one does with those of one turn of its event loop (0: each in a step of
-    its own). With ``shells`` every node runs in the shell of a real process
-    (``systems.kraft.simulated.shells``).
+    (``metadata.log.dir``). With ``changing_ports`` each process of a broker listens at another port
+    than the one before, and reports it when it registers. A broker handles the requests for records
+    that arrive within ``turn`` in one step, as a real one does with those of one turn of its event
+    loop (0: each in a step of its own). With ``shells`` every node runs in the shell of a real
+    process (``systems.kraft.simulated.shells``).
     """
 
     wire: bool = False
@@ -65,6 +66,7 @@ class Knobs(WorldKnobs, kw_only=True, frozen=True):
     record_segment_bytes: int = 1 << 30
     turn: int = 0
     metadata_apart: bool = False
+    changing_ports: bool = False
     shells: bool = False
 
     @property
@@ -178,12 +180,20 @@ def draw_knobs(
         auto_join=dynamic and draw_below(3, seed, "knob", "auto-join") == 0,
         brokers=hosts,
         records=stores,
-        turn=pick([0, 0, 1, 500, 5_000], seed, "turn") if stores else 0,
-        through_brokers=hosts > 0 and draw_below(2, seed, "knob", "through-brokers") == 0,
+        **_draw_brokers(seed, hosts=hosts, stores=stores),
         node=node,
         hasty=hasty,
         hasty_nodes=hasty_nodes,
     )
+
+
+def _draw_brokers(seed: int, *, hosts: int, stores: bool) -> dict[str, Any]:
+    """Draw how the brokers on ``hosts`` are reached; ``stores``: they store records."""
+    return {
+        "changing_ports": hosts > 0 and draw_below(2, seed, "knob", "changing-ports") == 0,
+        "through_brokers": hosts > 0 and draw_below(2, seed, "knob", "through-brokers") == 0,
+        "turn": pick([0, 0, 1, 500, 5_000], seed, "turn") if stores else 0,
+    }
 
 
 def _draw_files(seed: int, *, stores: bool) -> dict[str, Any]:
