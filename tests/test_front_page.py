@@ -26,10 +26,3 @@ def test_the_number_of_rules_is_that_of_the_pages_which_list_them() -> None:
         found for page in pages for found in re.findall(r"^\| ([CDFIL]\d+) \|", page, re.MULTILINE)
     }
     assert f"| {len(ids)} by id:" in (ROOT / "README.md").read_text()
-
-
-def test_the_number_of_bugs_of_records_is_that_of_the_table() -> None:
-    page = (ROOT / "docs/mutants.md").read_text().partition("## Bugs of records")[2]
-    rows = re.findall(r"^\| D\d+ .*$", page, re.MULTILINE)
-    found = [row for row in rows if "| not found" not in row]
-    assert f"Of records {len(found)} of {len(rows)}," in (ROOT / "README.md").read_text()
