@@ -26,7 +26,9 @@ class Flushed:
         self.replica: Any = SimpleNamespace(
             log=SimpleNamespace(end=9), durability=SimpleNamespace(end=5)
         )
+        self.stopped = False
         patch.setattr(durability_watch, "replicas_on", lambda _: {KEY: self.replica})
+        patch.setattr(durability_watch, "has_stopped", lambda _: self.stopped)
         self.world = world
         DurabilityWatch(world, self.failures)
         self.host: Any = SimpleNamespace(id=4, name="b4", life=1)
@@ -68,6 +70,11 @@ def test_a_flush_of_a_log_that_is_cut_or_opened_later_is_left_out(replica: Flush
     replica.replica.log.end = 5
     assert replica.hears() == []
     replica.replica.log = None
+    assert replica.hears() == []
+
+
+def test_a_broker_that_has_stopped_ignores_flushes(replica: Flushed) -> None:
+    replica.stopped = True
     assert replica.hears() == []
 
 

@@ -1,8 +1,9 @@
 """Watches that brokers take note of flushes (D1).
 
 A flush that has ended covers all that the log had when it began, unless the log was cut or opened
-again meanwhile. A replica that ignores it acknowledges nothing any longer where ``flush.messages``
-is 1, and flushes the same records again and again.
+again meanwhile. A replica that ignores a flush acknowledges nothing any longer where
+``flush.messages`` is 1, and flushes the same records again and again. A broker that has stopped
+handles no events.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from kraftwreck.nodes.replication.headers import PartitionKey
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
-from kraftwreck.systems.kraft.simulated.record_logs import name_of, replicas_on
+from kraftwreck.systems.kraft.simulated.record_logs import has_stopped, name_of, replicas_on
 
 CHANGES = frozenset((OpenLog, RemoveLog, StartAt, Truncate))
 """Effects after which an earlier flush says nothing of the log."""
@@ -54,7 +55,7 @@ class DurabilityWatch:
             return
         _, changes = self._then.pop(id(event), (event, -1))
         partition = replicas_on(host).get(event.key)
-        if partition is None or partition.log is None:
+        if partition is None or partition.log is None or has_stopped(host):
             return
         if changes != self._changes[host.id, host.life, event.key]:
             return

@@ -189,6 +189,12 @@ def replicas_on(host: Host) -> Mapping[PartitionKey, Partition]:
     return node.broker.data.core.partitions
 
 
+def has_stopped(host: Host) -> bool:
+    """Return whether the broker on ``host`` has ended its work, so that its process ends soon."""
+    node = host.node
+    return isinstance(node, Node) and node.broker is not None and node.broker.stopped
+
+
 def disk_of_records(host: Host) -> DataDisk:
     """Return the disk of a broker that stores records."""
     disk = host.disk
