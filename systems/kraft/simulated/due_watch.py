@@ -100,7 +100,10 @@ class DueWatch:
         if type(event) is RequestReceived and type(event.message) is FetchRequest:
             known.fetches[event.token] = event.message
         if type(event) is ApiRequest and controller.is_active and event.api in WAITING:
-            known.asked[event.token] = _Asked(event.api, host.clock.mono(self._world.now))
+            now = host.clock.mono(self._world.now)
+            # A late step does work that was due, too: a new record may not be the request's.
+            if now < known.due:
+                known.asked[event.token] = _Asked(event.api, now)
         leads = isinstance(replica.state, Leader)
         if leads:
             due = max(host.clock.mono(self._world.now), node.deadline)
