@@ -86,6 +86,7 @@ RECORDS = (
     "nodes/broker/data_plane.py",
     "nodes/broker/image_changes.py",
     "nodes/broker/isr_proposals.py",
+    "nodes/broker/lifecycle.py",
     "nodes/broker/producer_ids.py",
     "nodes/protocol/acknowledged.py",
     "nodes/protocol/fetch.py",
@@ -101,7 +102,7 @@ RECORDS = (
     "nodes/server/record_requests.py",
     "nodes/server/replica_fetches.py",
 )
-"""Code of the nodes that runs only where records are stored."""
+"""Code of the nodes that runs, or has a lasting effect, only where records are stored."""
 
 
 def options_for(patch: Path) -> tuple[str, ...]:

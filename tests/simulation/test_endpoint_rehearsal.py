@@ -108,6 +108,17 @@ def test_a_leader_that_changes_its_voters_is_not_judged(monkeypatch: pytest.Monk
     assert list(judge(leader)) == []
 
 
+def test_a_leader_that_has_committed_nothing_of_its_epoch_is_not_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leader: Any = leader_of(cluster_of(dynamic=False))
+    monkeypatch.setattr(membership, "update_voter", lambda replica, request: 0)
+    leader.high_watermark = leader.state.epoch_start
+    assert list(judge(leader)) == []
+    leader.high_watermark = leader.state.epoch_start + 1
+    assert len(list(judge(leader))) == 1
+
+
 def fake(**fields: Any) -> Any:
     return SimpleNamespace(**fields)
 

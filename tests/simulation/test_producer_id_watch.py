@@ -13,7 +13,7 @@ from kraftwreck.checkers.kraft.limits import (
     PRODUCER_IDS_BACKOFF_US,
     STEPS_US,
 )
-from kraftwreck.nodes.broker.lifecycle import Life
+from kraftwreck.nodes.broker.lifecycle import NO_EPOCH, Life
 from kraftwreck.nodes.consensus.effects import ApiRequest, ApiResponseReceived, Tick
 from kraftwreck.nodes.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS, NONE, NOT_CONTROLLER
 from kraftwreck.simulation.failures import Failures
@@ -151,6 +151,12 @@ def test_f18_one_request_for_a_block_is_in_flight(broker: Broker) -> None:
     assert broker.found == ["F18"]
 
 
+def test_f18_a_request_of_the_step_that_finds_the_controller_is_left_out(broker: Broker) -> None:
+    broker.ask()
+    broker.ask()
+    assert broker.found == []
+
+
 @pytest.mark.parametrize(("asks", "broken"), [(DRIFT_US + 1, ["F18"]), (DRIFT_US, [])])
 def test_f18_the_time_of_a_request_begins_with_its_step(
     broker: Broker, asks: int, broken: list[str]
@@ -213,7 +219,7 @@ def test_f18_a_request_without_an_answer_ends_after_its_timeout(broker: Broker) 
 
 
 @pytest.mark.parametrize(
-    "what", ["no client", "no controller", "itself", "starts", "stops", "answered"]
+    "what", ["no client", "no controller", "itself", "starts", "no epoch", "stops", "answered"]
 )
 def test_f18_nothing_is_to_be_asked(broker: Broker, what: str) -> None:
     call = broker.want() if what != "no client" else None
@@ -223,6 +229,8 @@ def test_f18_nothing_is_to_be_asked(broker: Broker, what: str) -> None:
         broker.replica.state.leader_id = SELF
     elif what == "starts":
         broker.broker.state = Life.STARTING
+    elif what == "no epoch":
+        broker.broker.epoch = NO_EPOCH
     elif what == "stops":
         broker.host.stopping = True
     elif what == "answered":

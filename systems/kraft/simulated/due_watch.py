@@ -35,11 +35,11 @@ quorum instead."""
 @dataclass(slots=True)
 class _Asked:
     """A request to the active controller: its API, when (µs of the node's clock) it arrived, and
-    the end of the records that it waits for, -1 before the controller has appended one."""
+    the end of the records that it waits for, None before the controller has appended one."""
 
     api: str
     arrived: int
-    offset: int = -1
+    offset: int | None = None
 
 
 @dataclass(slots=True)
@@ -49,8 +49,8 @@ class _Process:
     ``fetches`` and ``asked`` are the requests that it has handled, by token. ``leads``, ``end`` and
     ``hw`` are its role, log end and high watermark, ``stable`` the offset that its image shows, and
     ``due`` its next Tick. ``last`` is the last record of its image, proposals included, which its
-    active controller has known since ``idle`` (-1: it is not active). ``queued`` is since when
-    records wait for their batch, -1 while there are none.
+    active controller has known since ``idle`` (None: it is not active). ``queued`` is since when
+    records wait for their batch, None while there are none.
     """
 
     life: int
@@ -58,12 +58,12 @@ class _Process:
     asked: dict[int, _Asked] = field(default_factory=dict)
     leads: bool = False
     end: int = 0
-    hw: int = -1
-    stable: int = -1
+    hw: int = 0
+    stable: int = 0
     due: int = 0
-    last: int = -1
-    idle: int = -1
-    queued: int = -1
+    last: int = 0
+    idle: int | None = None
+    queued: int | None = None
 
 
 class DueWatch:
@@ -112,16 +112,16 @@ class DueWatch:
             known.stable, known.due = node.image.stable_offset, due
             known.end, known.hw = replica.log.end_offset, replica.high_watermark
         else:
-            known.queued = known.idle = known.last = -1
+            known.queued = known.idle = None
         known.leads = leads
 
     def _follow_queue(self, host: Host, known: _Process, replica: Replica, due: int) -> None:
         """Judge the records that wait for their batch; ``due`` is the next Tick, or now."""
         state = replica.state
         if not isinstance(state, Leader) or state.next_offset <= replica.log.end_offset:
-            known.queued = -1
+            known.queued = None
             return
-        if known.queued < 0 or replica.log.end_offset != known.end:
+        if known.queued is None or replica.log.end_offset != known.end:
             known.queued = host.clock.mono(self._world.now)
         limit = self._limits[host.id][0]
         if due > known.queued + limit:
@@ -143,14 +143,14 @@ class DueWatch:
         """Note the records of an active controller, and judge one that appends none."""
         now = host.clock.mono(self._world.now)
         if not controller.is_active:
-            known.idle = known.last = -1
+            known.idle = None
             return
-        if image.last_offset != known.last or known.idle < 0:
+        if known.idle is None or image.last_offset != known.last:
             known.idle, known.last = now, image.last_offset
             # The image of the only voter moves by commits alone, those of the quorum included.
             if image.proposed:
                 for each in known.asked.values():
-                    if each.offset < 0:
+                    if each.offset is None:
                         each.offset = image.last_offset
         limit = self._limits[host.id][1]
         if due > known.idle + limit:
@@ -195,7 +195,7 @@ class DueWatch:
         waiting = {token: each for token, each in known.asked.items() if token in host.tokens}
         known.asked = waiting
         for token, each in list(waiting.items()):
-            if each.offset >= 0:
+            if each.offset is not None:
                 if known.leads and each.offset > known.stable:
                     continue
                 wrong = f"for a record at {each.offset}; it has applied {known.stable}"

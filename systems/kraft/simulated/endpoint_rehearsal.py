@@ -120,9 +120,7 @@ def _follows(replica: Replica, state: Follower) -> Iterator[str]:
 
 def _told_of_another(replica: Replica, leader: Leader) -> Iterator[str]:
     """Judge a leader to which a voter reports another address."""
-    if replica.high_watermark <= leader.epoch_start or leader.change is not None:
-        return
-    if reason(replica, leader):
+    if replica.high_watermark <= leader.epoch_start or reason(replica, leader):
         return
     others = replica.other_voters[:1]
     for voter_id in others:

@@ -63,6 +63,7 @@ from kraftwreck.systems.kraft.simulated.invented_fetches import InventedFetches
 from kraftwreck.systems.kraft.simulated.leader_counts import LeaderCounts
 from kraftwreck.systems.kraft.simulated.leader_hints import LeaderHints
 from kraftwreck.systems.kraft.simulated.leader_rehearsal import LeaderRehearsal
+from kraftwreck.systems.kraft.simulated.leave_watch import LeaveWatch
 from kraftwreck.systems.kraft.simulated.log_dirs_rehearsal import LogDirsRehearsal
 from kraftwreck.systems.kraft.simulated.log_rehearsal import LogRehearsal
 from kraftwreck.systems.kraft.simulated.lookup_rehearsal import LookupRehearsal
@@ -146,6 +147,7 @@ class Invariants:
         MetadataCrashes(world, self.failures)
         InventedFetches(world, self.failures)
         ProbeRehearsal(world, self.failures)
+        LeaveWatch(world, self.failures)
         RegistrationWatch(world, self.failures)
         SessionWatch(world, self.failures)
         UnfinishedWatch(world, self.failures)

@@ -17,7 +17,7 @@ from kraftwreck.checkers.kraft.limits import (
 )
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.trace import TraceEvent
-from kraftwreck.nodes.broker.lifecycle import Life
+from kraftwreck.nodes.broker.lifecycle import NO_EPOCH, Life
 from kraftwreck.nodes.consensus.effects import ApiRequest, ApiResponseReceived
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.protocol.errors import NONE
@@ -40,8 +40,8 @@ class _Process:
     it handled them. ``stepped`` is the time of its last step, whose messages may leave later.
     ``last`` is its request for a block that has not ended in any step, ``asked`` the time of the
     step that sent it, ``ended`` the time at which the one before ended. ``leader`` is the other
-    node that it knows as the active controller, -1 without one or while the broker does not serve,
-    and ``since`` the time since which it does.
+    node that it knows as the active controller, None without one or while the broker does not
+    serve, and ``since`` the time since which it does.
     """
 
     life: int
@@ -50,7 +50,7 @@ class _Process:
     last: Rpc | None = None
     asked: int = 0
     ended: int = 0
-    leader: int = -1
+    leader: int | None = None
     since: int = 0
     blocks: list[range] = field(default_factory=list)
 
@@ -154,7 +154,9 @@ class ProducerIdWatch:
         leader = _controller(host, node)
         if leader != process.leader:
             process.leader, process.since = leader, now
-        if leader < 0 or not process.open or host.stopping or self._in_flight(host, process, now):
+        if leader is None or not process.open or host.stopping:
+            return
+        if self._in_flight(host, process, now):
             return
         since = max(process.since, process.ended, host.resumed_at, min(process.open.values()))
         late = False
@@ -186,10 +188,10 @@ def _error(body: dict[str, Any] | None) -> bool:
     return body is None or body["error_code"] != NONE
 
 
-def _controller(host: Host, node: Node) -> int:
-    """Return the other node that a broker in service knows as the active controller, else -1."""
+def _controller(host: Host, node: Node) -> int | None:
+    """Return the other node that a broker in service knows as the active controller."""
     broker, replica = node.broker, node.replica
-    if broker is None or broker.state is not Life.RUNNING or broker.epoch < 0:
-        return -1
-    leader: int = replica.state.leader_id if replica.leader_endpoint is not None else -1
-    return -1 if leader == host.id else leader
+    if broker is None or broker.state is not Life.RUNNING or broker.epoch == NO_EPOCH:
+        return None
+    leader: int = replica.state.leader_id
+    return None if replica.leader_endpoint is None or leader == host.id else leader
