@@ -118,8 +118,9 @@ def figure(records: Sequence[Record]) -> str:
     finds = sum(len(record.times) for record in records)
     hunts = sum(len(record.hunts) for record in records)
     middle = median(median(record.times) for record in found) if found else 0.0
+    by = "one hunt each" if hunts == len(records) else f"{finds} of {hunts} hunts"
     return (
-        f"{len(found)} of {len(records)}, by {finds} of {hunts} hunts of at most 120 CPU seconds; "
+        f"{len(found)} of {len(records)}, by {by} of at most 120 CPU seconds; "
         f"median {middle:.1f} CPU seconds"
     )
 

@@ -68,3 +68,9 @@ def test_the_pages_show_the_records() -> None:
     records = read()
     assert paged(page, catalogue(), records) == page, "python -m bench.planted_bugs page"
     assert fronted(front, catalogue(), records) == front, "python -m bench.planted_bugs page"
+
+
+def test_figures_of_one_hunt_for_each_bug_count_no_hunts() -> None:
+    once = {"R01": record("R01", 3.0), "R13": record("R13", None)}
+    everything, _, _ = figures(catalogue(), once)
+    assert everything.startswith("1 of 2, by one hunt each of at most 120 CPU seconds;")
