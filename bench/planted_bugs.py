@@ -169,6 +169,9 @@ def cli() -> None:
 def hunt(ids: tuple[str, ...], repeats: int, budget: float, jobs: int, again: bool) -> None:
     """Hunt the bugs of the catalogue, or those named, that have fewer hunts."""
     records, bugs = read(), catalogue()
+    unknown = sorted(set(ids) - bugs.keys())
+    if unknown:
+        raise click.UsageError(f"no planted bug {', '.join(unknown)}: see mutants/catalogue.toml")
     command = ["git", "-C", str(ROOT), "rev-parse", "--short=8", "HEAD"]
     commit = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
     wanted: dict[int, list[Entry]] = {}

@@ -21,6 +21,7 @@ from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.network import Rpc
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
+from kraftwreck.systems.kraft.simulated.known_controller import known_controller
 from kraftwreck.systems.kraft.simulated.proposal_outcomes import ALTER, asked_for, asked_in
 from kraftwreck.systems.kraft.simulated.record_logs import replicas_on
 
@@ -37,8 +38,8 @@ class HandoverWatch:
         self._failures = failures
         self._last: dict[int, dict[str, Rpc]] = {}
         """By broker: its last request of each kind."""
-        self._known: dict[int, tuple[int, int, int]] = {}
-        """By broker: its life, the leader of the quorum that it can reach, -1 without one, and
+        self._known: dict[int, tuple[int, int | None, int]] = {}
+        """By broker: its life, the leader of the quorum that it can reach, None without one, and
         since when it knows that."""
         world.wires.on_ask.append(self._on_ask)
         world.on_step.append(self._on_step)
@@ -60,13 +61,13 @@ class HandoverWatch:
         if not isinstance(node, Node) or node.broker is None:
             return
         replica, now = node.replica, self._world.now
-        leader = replica.state.leader_id if replica.leader_endpoint is not None else -1
+        leader = known_controller(host, replica)
         known = self._known.get(host.id)
         if known is None or known[:2] != (host.life, leader):
             self._known[host.id] = host.life, leader, now
             return
         last = self._last.get(host.id)
-        if leader < 0 or last is None or node.broker.state is Life.STOPPED:
+        if leader is None or last is None or node.broker.state is Life.STOPPED:
             return
         since = max(known[2], host.resumed_at)
         for kind, rpc in last.items():

@@ -27,6 +27,7 @@ from kraftwreck.simulation.host import ClientCall, Host
 from kraftwreck.simulation.network import Rpc
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
+from kraftwreck.systems.kraft.simulated.known_controller import known_controller
 
 ALLOCATE: Final = "AllocateProducerIds"
 INIT: Final = "InitProducerId"
@@ -193,5 +194,4 @@ def _controller(host: Host, node: Node) -> int | None:
     broker, replica = node.broker, node.replica
     if broker is None or broker.state is not Life.RUNNING or broker.epoch == NO_EPOCH:
         return None
-    leader: int = replica.state.leader_id
-    return None if replica.leader_endpoint is None or leader == host.id else leader
+    return known_controller(host, replica)

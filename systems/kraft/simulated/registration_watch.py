@@ -29,6 +29,7 @@ from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.network import Rpc
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
+from kraftwreck.systems.kraft.simulated.known_controller import known_controller
 
 BROKER: Final = "BrokerRegistration"
 CONTROLLER: Final = "ControllerRegistration"
@@ -55,7 +56,7 @@ class RegistrationWatch:
         self._failures = failures
         self._sent: dict[int, dict[str, _Registration]] = {}
         """By host and request."""
-        self._leaders: dict[int, tuple[int, int]] = {}
+        self._leaders: dict[int, tuple[int | None, int]] = {}
         """By host: the other node that it knows as the active controller and can reach, -1 without
         one, and since when."""
         world.wires.on_ask.append(self._on_ask)
@@ -91,13 +92,12 @@ class RegistrationWatch:
         if host.stopping:
             return
         replica, now = node.replica, self._world.now
-        leader = replica.state.leader_id if replica.leader_endpoint is not None else -1
-        leader = -1 if leader == host.id else leader
+        leader = known_controller(host, replica)
         before = self._leaders.get(host.id)
         if before is None or before[0] != leader:
             before = self._leaders[host.id] = leader, now
         for api, known in sent.items():
-            if known.failed is None or leader < 0:
+            if known.failed is None or leader is None:
                 continue
             since = max(known.failed, before[1])
             # A success doubles a controller's back-off, too, before the first failure.
