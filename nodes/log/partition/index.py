@@ -43,14 +43,18 @@ class SparseIndex:
         """Return entry ``number``. Raises OSError, or IndexError if there is none."""
         if not 0 <= number < len(self):
             raise IndexError(f"{self.path}: no entry {number} of {len(self)}")
-        return self._read(number, 1)[0]
+        first, second = self._form.unpack(self._read(number, 1))
+        return first, second
 
     def last(self) -> Entry | None:
         """Return the last entry, None without any. Raises OSError."""
         return self.entry(len(self) - 1) if len(self) else None
 
     def count_below(self, is_above: Callable[[Entry], bool]) -> int:
-        """Return the number of entries before the first for which ``is_above``. Raises OSError."""
+        """Return the number of entries before the first that ``is_above``, as are all after it.
+
+        Raises OSError.
+        """
         low, high = 0, len(self)
         while high - low > _BLOCK:
             middle = (low + high) // 2
@@ -58,10 +62,14 @@ class SparseIndex:
                 high = middle
             else:
                 low = middle + 1
-        for entry in self._read(low, high - low):
-            if is_above(entry):
-                break
-            low += 1
+        start, block = low, self._read(low, high - low)
+        unpack, size = self._form.unpack_from, self._form.size
+        while low < high:
+            middle = (low + high) // 2
+            if is_above(unpack(block, (middle - start) * size)):
+                high = middle
+            else:
+                low = middle + 1
         return low
 
     def add(self, first: int, second: int) -> None:
@@ -101,15 +109,15 @@ class SparseIndex:
         self._stored += len(self._waiting) // self._form.size
         self._waiting.clear()
 
-    def _read(self, number: int, count: int) -> list[Entry]:
+    def _read(self, number: int, count: int) -> bytes:
+        """Return the bytes of ``count`` entries from ``number`` on. Raises OSError."""
         size = self._form.size
         stored = max(min(self._stored - number, count), 0)
         data = self._media.read_at(self.path, number * size, stored * size) if stored else b""
         if len(data) != stored * size:
             raise OSError(f"{self.path}: {stored} entries from {number} on cannot be read")
         start = max(number - self._stored, 0) * size
-        data += self._waiting[start : start + (count - stored) * size]
-        return [(first, second) for first, second in self._form.iter_unpack(data)]
+        return data + self._waiting[start : start + (count - stored) * size]
 
 
 def offset_index(path: Path, media: Media, size: int = 0) -> SparseIndex:
