@@ -100,7 +100,7 @@ class Node:
         self._behind: tuple[int, int] | None = None
         """The applied and the committed end of the last report, None if these were equal."""
         self._roles_due: int | None = None
-        """When controller and broker are due, None after a step that may have changed it."""
+        """When controller, broker and snapshots are due, None after a step that may change it."""
         self._more = False
         self._now = now
         self._position = 0
@@ -118,10 +118,10 @@ class Node:
         return due if data is None else min(due, data.deadline)
 
     def _roles_deadline(self) -> int:
-        """Return when controller and broker are next due, apart from the data plane."""
+        """Return when controller, broker and snapshots are due, apart from the data plane."""
         due = self._roles_due
         if due is None:
-            due = self.controller.deadline
+            due = min(self.controller.deadline, self.loader.next_due(self._now))
             if self.broker is not None:
                 due = min(due, self.broker.own_deadline)
             self._roles_due = due
@@ -248,6 +248,7 @@ class Node:
             self.replica.trace(kind, detail)
         if broker.stopped and not self.replica.shutting_down:
             self.replica.stop()
+            self._more = True  # It ends in a step of its own, after the effects of this one.
 
     def _register(self, effects: list[NodeEffect], now: int) -> None:
         """Send this controller's registration to the active controller if it is due."""

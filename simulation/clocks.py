@@ -90,10 +90,10 @@ class Clock:
         self.steady = not rate_ppm and not strobe_us
 
     def elapsed(self, since: int, now: int) -> int:
-        """Return the monotonic time between the virtual times ``since`` and ``now``."""
+        """Return the monotonic time between two virtual times, both of them possibly past."""
         if not self.samples:
             return now - since
-        return self.mono(now) - self._read(since)
+        return self._read(now) - self._read(since)
 
     def _read(self, time: int) -> int:
         """Return the monotonic reading at ``time``, also before the clock was last set."""

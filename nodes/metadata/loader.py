@@ -18,7 +18,7 @@ How a node uses it, all in its own single thread:
 * ``loader.busy``: there is queued or half-loaded work, so the image is behind the high watermark.
   Delay a claim of leadership until it is False (KAFKA-15345);
 * ``loader.due(now) -> (end, epoch) | None``: the snapshot that should be taken now. It stays due
-  until ``begin_snapshot``;
+  until ``begin_snapshot``. ``loader.next_due(now)``: when to ask again though nothing happens;
 * ``loader.begin_snapshot(header, now) -> (end, epoch)``: freeze the image. ``header`` is the first
   batch (``nodes.log.snapshots.header_batch``); its epoch must be that of ``due``, and all batches
   get its timestamp;
@@ -45,6 +45,7 @@ from kraftwreck.nodes.log.batch import BatchError, BatchHeader, decode_records, 
 from kraftwreck.nodes.log.snapshots import data_records
 from kraftwreck.nodes.metadata.image import MetadataImage
 from kraftwreck.nodes.metadata.image_values import Fields
+from kraftwreck.nodes.metadata.periodic import NEVER
 from kraftwreck.nodes.metadata.record_cache import RecordCache
 from kraftwreck.nodes.metadata.snapshot import PIECE_RECORDS, SnapshotBuilder
 from kraftwreck.nodes.protocol.codec import ProtocolError
@@ -237,6 +238,11 @@ class Loader:
         if self._builder is not None or self._load is not None or image.in_transaction:
             return None
         return image.stable_offset + 1, image.stable_epoch
+
+    def next_due(self, now: int) -> int:
+        """Return when a snapshot will be due by its age, :data:`NEVER` if it is or none will be."""
+        at = self._since + self._interval
+        return at if self._bytes and self._interval > 0 and at > now else NEVER
 
     def begin_snapshot(self, header: bytes, now: int = 0) -> tuple[int, int]:
         """Freeze the committed image and begin its snapshot; return (end offset, epoch)."""

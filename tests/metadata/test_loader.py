@@ -20,6 +20,7 @@ from kraftwreck.nodes.log.snapshots import (
 )
 from kraftwreck.nodes.metadata.image import MetadataImage
 from kraftwreck.nodes.metadata.loader import Applied, Loader
+from kraftwreck.nodes.metadata.periodic import NEVER
 from kraftwreck.nodes.protocol.records import encode_record
 
 Record = tuple[str, int, dict[str, Any]]
@@ -167,7 +168,10 @@ def test_a_snapshot_is_due_after_so_many_bytes() -> None:
 def test_or_after_so_much_time_if_there_is_anything_new() -> None:
     log, loader = Log(), Loader(MetadataImage(), snapshot_interval_ms=60_000, now=MINUTE)
     assert loader.due(10 * MINUTE) is None, "nothing was committed"
+    assert loader.next_due(MINUTE) == NEVER
     committed(loader, log.append([NOTHING]))
+    assert loader.next_due(2 * MINUTE - 1) == 2 * MINUTE
+    assert loader.next_due(2 * MINUTE) == NEVER, "it is due, but may have to wait"
     assert loader.due(2 * MINUTE - 1) is None
     assert loader.due(2 * MINUTE) == (1, 1)
     loader.begin_snapshot(header(loader.image), now=2 * MINUTE)
@@ -176,7 +180,15 @@ def test_or_after_so_much_time_if_there_is_anything_new() -> None:
     while loader.next_piece() is not None:
         pass
     assert loader.due(3 * MINUTE - 1) is None
+    assert loader.next_due(2 * MINUTE) == 3 * MINUTE
     assert loader.due(3 * MINUTE) == (2, 1)
+
+
+def test_without_a_limit_by_time_none_is_due_by_it() -> None:
+    log, loader = Log(), Loader(MetadataImage(), snapshot_interval_ms=0)
+    committed(loader, log.append([NOTHING]))
+    assert loader.next_due(0) == NEVER
+    assert loader.due(9 * MINUTE) is None
 
 
 def test_never_inside_of_a_transaction() -> None:

@@ -73,6 +73,8 @@ def test_a_drifting_clock_is_continuous_and_its_deadlines_are_met(rate: int) -> 
     assert clock.mono(4 * SECOND) == 2 * SECOND + 7 + 2 * second
     assert clock.elapsed(0, 4 * SECOND) == 2 * SECOND + 2 * second
     assert clock.elapsed(2 * SECOND, 3 * SECOND) == second
+    assert clock.elapsed(1 * SECOND, 2 * SECOND) == second, "both are past"
+    assert clock.elapsed(0, SECOND // 2) == SECOND // 2
 
 
 def test_recorded_clock_samples_convert_readings_to_time() -> None:

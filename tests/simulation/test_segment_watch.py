@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.checkers.kraft.limits import STEPS_US
 from kraftwreck.nodes.log.batch import encode_batch, parse_header
 from kraftwreck.nodes.log.partition.partition_log import Extent, PartitionLog
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as data
-from kraftwreck.nodes.replication.events import LogOpened
+from kraftwreck.nodes.replication.events import LogOpened, SegmentClosed
 from kraftwreck.nodes.replication.headers import batch_of
 from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.simulation.disk import ROOT
@@ -41,7 +42,9 @@ class Watched:
         patch.setattr(segment_watch, "disk_of_records", lambda _: disk)
         logs: Any = SimpleNamespace(of=lambda host, key: self.log)
         SegmentWatch(world, self.failures, logs)
-        self.host: Any = SimpleNamespace(id=4, name="b4")
+        self.host: Any = SimpleNamespace(
+            id=4, name="b4", waited=lambda since, now, slack: now - since - slack
+        )
 
     def happens(self, effect: Any) -> list[str]:
         """Tell the rule of an effect; return the rules that are broken so far."""
@@ -59,15 +62,18 @@ class Invented(Watched):
     def __init__(self, patch: Patch) -> None:
         self.written = (0, 0)
         self.full: set[Any] = set()
+        self.closed: tuple[Extent, ...] = ()
         files = SimpleNamespace(
             full=self.full,
             end_of=lambda key: self.log.end,
-            extents=lambda key: (Extent(self.written[0], 0, self.written[1], 0),),
+            extents=lambda key: (*self.closed, Extent(self.written[0], 0, self.written[1], 0)),
         )
         super().__init__(patch, files, LIMITS)
 
     def append(self, size: int = 10, ms: int = 0, *, rolls: bool = False) -> list[str]:
         new = batch(self.log.end, self.log.end + 1, size=size, max_timestamp=ms)
+        if rolls:
+            self.closed += (Extent(self.written[0], new.base_offset, self.written[1], 0),)
         base, length = (new.base_offset, 0) if rolls else self.written
         self.written = base, length + size
         self.log.batches.append(new)
@@ -172,6 +178,55 @@ def test_a_batch_that_a_dying_process_may_have_written_is_not_judged(monkeypatch
     log.append(60)
     log.written = (0, 160)
     assert log.happens(data.Append(KEY, batch(1, 2, size=100))) == []
+
+
+def closed(base: int) -> SegmentClosed:
+    return SegmentClosed(KEY, base, base + 1, 60, 0)
+
+
+@pytest.mark.parametrize(("later", "broken"), [(0, []), (1, ["D17"])])
+def test_a_broker_notes_a_full_segment_within_a_second(
+    later: int, broken: list[str], monkeypatch: Patch
+) -> None:
+    log = Invented(monkeypatch)
+    log.append(60)
+    log.append(60, rolls=True)
+    log.world.now = STEPS_US + later
+    assert log.append() == broken
+    assert log.append() == broken, "once"
+
+
+@pytest.mark.parametrize(
+    "event", [closed(0), LogOpened(KEY, 0, 2, (), (), 0), data.Truncate(KEY, 1)]
+)
+def test_one_that_is_noted_or_gone_is_none_to_note(event: Any, monkeypatch: Patch) -> None:
+    log = Invented(monkeypatch)
+    log.append(60)
+    log.append(60, rolls=True)
+    told = log.world.on_disk if isinstance(event, data.Truncate) else log.world.on_caused
+    told[0](log.host, event)
+    log.world.now = 9 * STEPS_US
+    assert log.append() == []
+
+
+def test_another_segment_is_noted_instead(monkeypatch: Patch) -> None:
+    log = Invented(monkeypatch)
+    log.append(60)
+    log.append(60, rolls=True)
+    log.world.on_caused[0](log.host, closed(0))
+    log.append(60, rolls=True)
+    log.world.on_caused[0](log.host, closed(0))
+    log.world.now = 9 * STEPS_US
+    assert log.append() == ["D17"]
+
+
+def test_a_batch_without_room_may_have_filled_a_segment_before(monkeypatch: Patch) -> None:
+    log = Invented(monkeypatch)
+    log.append(60)
+    log.world.on_caused[0](log.host, closed(0))
+    log.append(60, rolls=True)
+    log.world.now = 9 * STEPS_US
+    assert log.append() == []
 
 
 def rolls_by_age_only(patch: Patch) -> None:

@@ -233,21 +233,24 @@ def registered(history: StateHistory, exchange: Exchange, body: Body, epoch: int
         sorted(
             (e["name"], e["host"], e["port"], e["security_protocol"]) for e in body["listeners"]
         ),
-        sorted(bytes(each) for each in body["log_dirs"]),
         sorted(
             (f["name"], f["min_supported_version"], f["max_supported_version"])
             for f in body["features"]
         ),
     )
+    directories = sorted(bytes(each) for each in body["log_dirs"])
+    kept = [directories if State(history, end).has_directories() else [] for end in (exchange.span)]
     for broker in versions.among(*exchange.span):
-        if broker is not None and wanted == (
+        if broker is None:
+            continue
+        has = (
             broker.incarnation,
             broker.epoch,
             broker.rack,
             list(broker.endpoints),
-            list(broker.directories),
             list(broker.features),
-        ):
+        )
+        if has == wanted and list(broker.directories) in kept:
             return None
     return f"broker {body['broker_id']} epoch {epoch} is never registered as it requested"
 

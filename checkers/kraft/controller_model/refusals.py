@@ -23,7 +23,7 @@ from kraftwreck.checkers.kraft.controller_model.metadata_model import (
     Broker,
     Partition,
 )
-from kraftwreck.checkers.kraft.controller_model.state import State
+from kraftwreck.checkers.kraft.controller_model.state import ELIGIBLE_LEADERS, State
 from kraftwreck.nodes.protocol import errors
 
 Body = dict[str, Any]
@@ -436,7 +436,7 @@ def register(state: State, body: Body, cluster_id: str | None) -> Codes:
     if body["is_migrating_zk_broker"]:
         found.add(errors.BROKER_ID_NOT_REGISTERED)
     directories = [bytes(each) for each in body["log_dirs"]]
-    if state.level("metadata.version") >= 17 and (
+    if state.has_directories() and (
         not directories
         or len(set(directories)) != len(directories)
         or any(int.from_bytes(each, "big") < RESERVED for each in directories)
@@ -497,6 +497,7 @@ def update_features(state: State, body: Body) -> Codes:
             if not least <= level <= most:
                 found.add(errors.INVALID_UPDATE_VERSION)
     elr = planned.get(ELR_FEATURE, state.level(ELR_FEATURE))
-    if elr > 0 and planned.get("metadata.version", state.level("metadata.version")) < 23:
+    level = planned.get("metadata.version", state.level("metadata.version"))
+    if elr > 0 and level < ELIGIBLE_LEADERS:
         found.add(errors.INVALID_UPDATE_VERSION)
     return found

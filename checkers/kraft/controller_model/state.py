@@ -71,6 +71,12 @@ NEVER: Final[Versions[Any]] = Versions()
 """The versions of an item that never existed."""
 
 
+DIRECTORIES: Final = 17
+"""The first level of metadata.version with directories (3.7-IV2)."""
+ELIGIBLE_LEADERS: Final = 23
+"""The first with eligible leader replicas (4.0-IV1)."""
+
+
 class Changes:
     """The ends of the batches that changed something, in order."""
 
@@ -325,7 +331,11 @@ class State:
 
     def elr_enabled(self) -> bool:
         """Whether eligible leader replicas are kept (KIP-966)."""
-        return self.level(ELR_FEATURE) >= 1 and self.level("metadata.version") >= 23
+        return self.level(ELR_FEATURE) >= 1 and self.level("metadata.version") >= ELIGIBLE_LEADERS
+
+    def has_directories(self) -> bool:
+        """Whether registrations have the directories of brokers (KIP-858)."""
+        return self.level("metadata.version") >= DIRECTORIES
 
     def setting(self, topic: str, name: str) -> str | None:
         """Return a topic's own setting, or the cluster's for all topics."""

@@ -98,6 +98,7 @@ from kraftwreck.systems.kraft.simulated.snapshot_watch import SnapshotWatch
 from kraftwreck.systems.kraft.simulated.step_logs import StepLogs
 from kraftwreck.systems.kraft.simulated.stop_watch import StopWatch
 from kraftwreck.systems.kraft.simulated.storm_watch import StormWatch
+from kraftwreck.systems.kraft.simulated.tick_watch import TickWatch
 from kraftwreck.systems.kraft.simulated.unfinished_watch import UnfinishedWatch
 from kraftwreck.systems.kraft.simulated.version_rehearsal import VersionRehearsal
 from kraftwreck.systems.kraft.simulated.voter_rehearsal import VoterRehearsal
@@ -150,6 +151,7 @@ class Invariants:
         LeaveWatch(world, self.failures)
         RegistrationWatch(world, self.failures)
         SessionWatch(world, self.failures)
+        TickWatch(world, self.failures)
         UnfinishedWatch(world, self.failures)
         VoterRehearsal(world, self.failures)
         self.answers = AnswerWatch(world, self.failures)

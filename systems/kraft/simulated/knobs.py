@@ -19,8 +19,9 @@ from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.simulation.knobs import WorldKnobs, draw_world, pick
 from kraftwreck.systems.kraft.options import DYNAMIC, MOST_BROKERS, Quorum
 
-BEFORE_ELR = 22
-"""The level of metadata.version before eligible leader replicas (4.0-IV0)."""
+OLD_LEVELS = (7, 8, 14, 15, 16, 17, 22, 22, 22, 23)
+"""Levels of metadata.version at which something begins, and those right before. Clusters before
+eligible leader replicas (22) are frequent."""
 
 
 class Knobs(WorldKnobs, kw_only=True, frozen=True):
@@ -165,14 +166,13 @@ def draw_knobs(
     stores = hosts > 0 and drawn
     if stores:
         node |= _draw_records(seed)
+    old = pick(OLD_LEVELS, seed, "old-level")
     return Knobs(
         **{name: getattr(world, name) for name in _OF_THE_WORLD},
         wire=draw_below(6, seed, "knob", "wire") == 0,
         defects=pick([0, 0, 0, 0, 1, 3], seed, "defects"),
         **_draw_files(seed, stores=stores),
-        metadata_version=None
-        if stores
-        else pick([None, None, None, BEFORE_ELR], seed, "metadata-version"),
+        metadata_version=pick([None, None, None, old], seed, "metadata-version"),
         dynamic=dynamic,
         moved=dynamic and draw_below(2, seed, "knob", "moved") == 0,
         first_voters=pick([nodes, nodes, fewest], seed, "first-voters") if dynamic else nodes,

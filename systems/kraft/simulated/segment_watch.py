@@ -2,14 +2,16 @@
 
 A log begins a segment for each batch that does not fit into the last one by ``segment.bytes``, or
 that is newer than its first batch by more than ``segment.ms``. It begins none for any other batch.
+The broker takes note of each segment that is full, as only those may be deleted.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from kraftwreck.checkers.kraft.limits import STEPS_US
 from kraftwreck.nodes.replication import effects as data
-from kraftwreck.nodes.replication.events import LogOpened
+from kraftwreck.nodes.replication.events import LogOpened, SegmentClosed
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
@@ -54,13 +56,22 @@ class SegmentWatch:
         """The configs of topics that have reached a log since it was opened."""
         self._last: dict[Place, Written] = {}
         """The segment after the last append, unless another operation has followed."""
+        self._full: dict[Place, tuple[int, int]] = {}
+        """A full segment, and the time of the append after it, until the broker has noted it."""
+        self._noted: dict[Place, int] = {}
+        """The last full segment that the broker has noted."""
         world.on_caused.append(self._on_caused)
         world.on_disk.append(self._on_disk)
 
     def _on_caused(self, host: Host, event: Any) -> None:
         if type(event) is LogOpened:
             self._shapes.pop((host.id, event.key), None)
-            self._last.pop((host.id, event.key), None)
+            self._forget((host.id, event.key))
+        elif type(event) is SegmentClosed:
+            place = host.id, event.key
+            self._noted[place] = event.base_offset
+            if self._full.get(place, (event.base_offset + 1, 0))[0] <= event.base_offset:
+                del self._full[place]
 
     def _on_disk(self, host: Host, effect: Any) -> None:
         kind = type(effect)
@@ -69,14 +80,22 @@ class SegmentWatch:
         elif kind is data.ShapeLog:
             self._shapes[host.id, effect.key] = effect
         elif kind is data.Truncate or kind is data.StartAt or kind is data.RemoveLog:
-            self._last.pop((host.id, effect.key), None)
+            self._forget((host.id, effect.key))
+
+    def _forget(self, place: Place) -> None:
+        for known in (self._last, self._full, self._noted):
+            known.pop(place, None)
 
     def _appended(self, host: Host, key: PartitionKey, batch: Batch) -> None:
         disk, place = disk_of_records(host), (host.id, key)
         last, log = self._last.pop(place, None), self._logs.of(host.id, key)
         if log is None or key in disk.logs.full or disk.logs.end_of(key) != batch.next_offset:
             return  # It had no room, or the process dies.
-        written = disk.logs.extents(key)[-1]
+        *closed, written = disk.logs.extents(key)
+        self._judge_note(host, key)
+        begins = bool(closed) and written.base_offset == batch.base_offset
+        if begins and self._noted.get(place, -1) < closed[-1].base_offset:
+            self._full.setdefault(place, (closed[-1].base_offset, self._world.now))
         base, length = written.base_offset, written.length
         same = last is not None and last.base == base
         first_ms = last.first_ms if last is not None and same else _first_ms(log, base)
@@ -93,6 +112,17 @@ class SegmentWatch:
                 f"{host.name} appends at {batch.base_offset} of {name_of(key)} to the segment"
                 f" {base}: {wrong}, with segment.bytes={limits.size} and"
                 f" segment.ms={limits.age_ms}",
+            )
+
+    def _judge_note(self, host: Host, key: PartitionKey) -> None:
+        """D17: a broker has noted the last full segment within a second of steps."""
+        full = self._full.get((host.id, key))
+        if full is not None and host.waited(full[1], self._world.now, 0) > STEPS_US:
+            del self._full[host.id, key]
+            self._failures.add(
+                "D17",
+                self._world.now,
+                f"{host.name} has not noted that the segment {full[0]} of {name_of(key)} is full",
             )
 
     def _limits(self, disk: DataDisk, place: Place) -> Limits:

@@ -18,6 +18,7 @@ from kraftwreck.checkers.kraft.recorded.capture import Capture
 from kraftwreck.checkers.kraft.recorded.trace import quorum_model
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.nodes.protocol import errors
+from kraftwreck.nodes.protocol.records import encode_record
 from tests.checkers.breaks import findings
 
 MakeRun = Callable[..., Any]
@@ -485,3 +486,35 @@ def test_c1_a_broker_id_stays_with_its_incarnation_for_a_session(
     if "gone" in meanwhile:
         quorum_model(run).chain.committed[99] = Committed((99, 1), 1, 99, 1, "n1", None)
     assert ("C1" in broken(run)) is not right
+
+
+@pytest.mark.parametrize("level", [16, 17])
+@pytest.mark.parametrize("kept", [False, True])
+def test_c19_registrations_have_directories_from_level_17_on(
+    cluster: Any,
+    records: Any,
+    capture: Capture,
+    make_run: Callable[..., Any],
+    level: int,
+    kept: bool,
+) -> None:
+    """Below 3.7-IV2 the record of a registration has no field for them (KIP-858)."""
+    cluster.write(records.feature("metadata.version", level))
+    since, body = cluster.time, registration(4)
+    epoch = cluster._end("n1")
+    fields = {
+        "broker_id": 4,
+        "incarnation_id": body["incarnation_id"],
+        "broker_epoch": epoch,
+        "end_points": [],
+        "features": body["features"],
+        "rack": None,
+        "fenced": True,
+        "in_controlled_shutdown": False,
+        "log_dirs": body["log_dirs"] if kept else [],
+    }
+    cluster.write(encode_record("RegisterBrokerRecord", 3, fields))
+    answer = {"error_code": 0, "broker_epoch": epoch}
+    tell(capture, cluster, "BrokerRegistration", body, answer, since=since)
+    wrong = "C19" in broken(make_run(None, cluster, capture=capture))
+    assert wrong is (kept is not (level == 17))
