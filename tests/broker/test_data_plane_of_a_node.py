@@ -71,7 +71,8 @@ class Alone:
         assert broker is not None and broker.data is not None
         data = broker.data
         roles, due = node._roles_deadline(), node.deadline
-        assert roles == min(node.controller.deadline, broker.own_deadline)
+        snapshot = node.loader.next_due(node._now)
+        assert roles == min(node.controller.deadline, broker.own_deadline, snapshot)
         assert data.deadline == min(data.core.deadline, data._proposals.deadline)
         whole = min(poll.deadline(node.replica), roles, data.deadline)
         assert due == (node._now if node._more else whole)

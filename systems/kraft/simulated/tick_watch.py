@@ -1,9 +1,8 @@
 """Lets Ticks come early: they must find nothing to do (F26).
 
-A node tells its process when its next Tick is due, the earliest of all its timers. If it forgets
-one of them, its work waits for another Tick, or for the next message, and a quiet node may wait
-long. So some Ticks come a microsecond before they are due. One that finds work shows that the node
-asked for it too late.
+A node asks its process for the next Tick, at the earliest time of all its timers. If it forgets one
+of them, its work waits for another Tick, or for the next message, and a quiet node may wait long.
+So some Ticks come a microsecond early. One that finds work shows that the node has asked too late.
 """
 
 from __future__ import annotations
