@@ -121,7 +121,7 @@ class Node:
         """Return when controller, broker and snapshots are due, apart from the data plane."""
         due = self._roles_due
         if due is None:
-            due = min(self.controller.deadline, self.loader.next_due(self._now))
+            due = min(self.controller.deadline, self.loader.next_due(self.replica.now))
             if self.broker is not None:
                 due = min(due, self.broker.own_deadline)
             self._roles_due = due
@@ -138,10 +138,12 @@ class Node:
     def step(self, event: NodeEvent, now: int, wall_ms: int) -> list[NodeEffect]:
         """Handle one event completely and return the effects for the shell."""
         replica = self.replica
-        replica.now = self._now = now
-        replica.wall_ms = wall_ms
+        self._now = now
         if is_from_shell(event):
+            # The replica's own time stands still: what is due by it waits for a step of its own.
             return self._handle_data(event, now, wall_ms)
+        replica.now = now
+        replica.wall_ms = wall_ms
         if isinstance(event, Tick):
             pass
         elif isinstance(event, RequestReceived):
@@ -386,6 +388,7 @@ class Node:
             self._position += len(piece)
         if loader.generating is None:
             snapshots.finish(replica, end, epoch, self._position, self._timestamp, self._digest)
+            self._more = self._more or loader.due(now) is not None
         else:
             self._more = True
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from kraftwreck.nodes.consensus.effects import (
     ApiReply,
     ApiRequest,
@@ -17,7 +19,7 @@ from kraftwreck.nodes.consensus.effects import (
     Trace,
 )
 from kraftwreck.nodes.consensus.endpoint import Endpoint
-from kraftwreck.nodes.consensus.kraft import poll
+from kraftwreck.nodes.consensus.kraft import poll, snapshots
 from kraftwreck.nodes.consensus.recovered import Recovered
 from kraftwreck.nodes.effects import NodeEvent
 from kraftwreck.nodes.log.batch import parse_header
@@ -71,7 +73,7 @@ class Alone:
         assert broker is not None and broker.data is not None
         data = broker.data
         roles, due = node._roles_deadline(), node.deadline
-        snapshot = node.loader.next_due(node._now)
+        snapshot = node.loader.next_due(node.replica.now)
         assert roles == min(node.controller.deadline, broker.own_deadline, snapshot)
         assert data.deadline == min(data.core.deadline, data._proposals.deadline)
         whole = min(poll.deadline(node.replica), roles, data.deadline)
@@ -158,6 +160,55 @@ def test_a_node_is_due_sooner_once_the_logs_of_its_broker_are_open() -> None:
     before = alone.node._roles_deadline()
     alone.step(come.LogOpened(key, 0, 0, (), (), 0))
     assert alone.node._roles_deadline() < before
+
+
+def test_an_event_of_records_postpones_no_timer_of_the_quorum() -> None:
+    """The replica does what is due by it with its next step only."""
+    alone = Alone()
+    alone.until(lambda: any(t.detail.get("state") == "starting" for t in alone.traces))
+    broker, key = alone.node.broker, (b"t" * 16, 0)
+    assert broker is not None and broker.data is not None
+    broker.data._opening = {key}
+    due = alone.node.replica.probe_at = alone.now + 10
+    alone.now += 20
+    alone.step(come.LogOpened(key, 0, 0, (), (), 0))
+    assert alone.node.deadline <= due
+    alone.step(Tick())
+    assert alone.node.deadline > due
+
+
+class Ending:
+    """A loader whose snapshot ends with the next piece; the next one may be due then."""
+
+    def __init__(self, *, has_grown: bool) -> None:
+        self._has_grown = has_grown
+        self._pieces = [b"piece"]
+
+    @property
+    def generating(self) -> tuple[int, int] | None:
+        return (5, 1) if self._pieces else None
+
+    def due(self, now: int) -> tuple[int, int] | None:
+        return (9, 1) if self._has_grown and not self._pieces else None
+
+    def next_piece(self, records: int) -> bytes | None:
+        return self._pieces.pop() if self._pieces else None
+
+
+@pytest.mark.parametrize("has_grown", [False, True])
+def test_a_snapshot_may_be_due_as_soon_as_another_is_complete(
+    has_grown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log has grown meanwhile."""
+    node = Alone().node
+    finished: list[Any] = []
+    monkeypatch.setattr(snapshots, "finish", lambda replica, *snapshot: finished.append(snapshot))
+    monkeypatch.setattr(snapshots, "piece", lambda replica, *piece: None)
+    loader: Any = Ending(has_grown=has_grown)
+    node.loader, node._more = loader, False
+    node._make_snapshot(7)
+    assert len(finished) == 1
+    assert node._more is has_grown
 
 
 def test_a_node_that_has_opened_no_log_leaves_no_mark_of_a_clean_stop() -> None:

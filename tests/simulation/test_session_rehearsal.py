@@ -159,6 +159,34 @@ def test_other_answers_show_no_session_that_leaves_something_out(monkeypatch: Pa
     assert one.see() == ["D7"]
 
 
+def test_a_session_repeats_nothing(monkeypatch: Patch) -> None:
+    """The first answer tells all; an error and its end are told, too."""
+    one = Rehearsed(monkeypatch)
+    one.partition.leading = False
+    part, failed = (
+        out.ReadPart(KEY, errors.NONE, 5, 1),
+        out.ReadPart(KEY, errors.FENCED_LEADER_EPOCH),
+    )
+    begin = replace(one.event, session_epoch=0)
+
+    def answer(part: out.ReadPart, event: Any = None) -> list[str]:
+        return one.see(event, replace(one.reply, parts=(part,)))
+
+    assert answer(part, begin) == []
+    assert answer(part, begin) == []
+    assert answer(replace(part, records=out.Slice(4, 5, 100))) == []
+    assert answer(replace(part, diverging=(1, 4))) == []
+    assert answer(failed) == []
+    assert answer(failed) == []
+    assert answer(part) == []
+    assert answer(replace(part, high_watermark=6)) == []
+    assert answer(part) == []
+    assert answer(part, replace(one.event, forgotten=(KEY,))) == []
+    assert answer(part) == ["D16"]
+    one.host.life = 2
+    assert answer(part) == ["D16"]
+
+
 def evicts_by_age(patch: Patch) -> None:
     """Let sessions go in the order in which they began."""
     resolve = Sessions.resolve

@@ -3,7 +3,8 @@
 A session (KIP-227) leaves a partition out of an answer as long as there is nothing to say of it. An
 error, a history that diverges, and the end of an error must be said, although the offsets are those
 that were said before. A consumer seldom reads records that are lost later. So these fetches are
-invented once for each session, for the first partition that it leaves out.
+invented once for each session, for the first partition that it leaves out. The other way around, an
+answer that has nothing to say of a partition must leave it out.
 
 No run has as many sessions as a broker keeps, none lasts until its epochs begin again, and few
 consumers close theirs. So a table of sessions is filled once in a run: the session that was used
@@ -32,6 +33,8 @@ from kraftwreck.systems.kraft.simulated.record_logs import name_of
 
 LAST_EPOCH: Final = 2**31 - 1
 """The epoch of a session before its epochs begin again with 1."""
+NOTHING: Final = (-1, -1)
+"""The offsets of a partition whose last answer was an error."""
 CLOSING: Final = -1
 """The epoch of a request that ends its session."""
 
@@ -45,11 +48,17 @@ class SessionRehearsal:
         self._seen: set[tuple[int, int, int]] = set()
         """By host, its life and session: those that were judged."""
         self._fills = True
+        self._sent: dict[tuple[int, int, int], dict[PartitionKey, tuple[int, int]]] = {}
+        """By host, its life and session: the offsets in the last answer with a partition."""
         record_traffic(world).on_answer.append(self._answered)
 
     def _answered(self, host: Host, message: RecordMessage, effect: Any, body: Any) -> None:
         event = message.call.event if message.call is not None else None
-        if not isinstance(event, FetchReceived) or event.session_epoch <= 0:
+        if not isinstance(event, FetchReceived) or event.session_epoch < 0:
+            return
+        if effect.error == errors.NONE:
+            self._judge_repeats(host, event, effect)
+        if event.session_epoch == 0:
             return
         if self._fills and event.parts:
             self._fills = False
@@ -76,6 +85,23 @@ class SessionRehearsal:
                     f"{host.name} would leave {name_of(key)} out of a session {wrong}",
                 )
             return
+
+    def _judge_repeats(self, host: Host, event: FetchReceived, reply: out.ReplyFetch) -> None:
+        """D16: an answer of a session leaves out what has not changed."""
+        place, begins = (host.id, host.life, reply.session_id), event.session_epoch == 0
+        sent = self._sent.setdefault(place, {})
+        for key in event.forgotten:
+            sent.pop(key, None)
+        for part in reply.parts:
+            key, offsets = part.key, (part.high_watermark, part.log_start)
+            urgent = part.error != errors.NONE or part.records or part.diverging
+            if not begins and not urgent and sent.get(key) == offsets:
+                self._failures.add(
+                    "D16",
+                    self._world.now,
+                    f"{host.name} repeats {name_of(key)} in a session although nothing is new",
+                )
+            sent[key] = offsets if part.error == errors.NONE else NOTHING
 
 
 def judge_table(parts: tuple[FetchPart, ...]) -> Iterator[str]:
