@@ -176,6 +176,7 @@ def test_f18_a_request_that_is_not_in_flight_is_repeated(broker: Broker, what: s
     first = broker.ask(OTHER if what == "another controller" else LEADER)
     if what == "answered":
         broker.answer(first, error=NOT_CONTROLLER)
+        broker.world.now += PRODUCER_IDS_BACKOFF_US
     elif what == "late":
         broker.world.now += 1000 * TIMEOUT_MS
     elif what == "a new controller":
@@ -236,3 +237,15 @@ def test_f18_nothing_is_to_be_asked(broker: Broker, what: str) -> None:
     elif what == "answered":
         broker.give(-1, COORDINATOR_LOAD_IN_PROGRESS, call)
     assert broker.at(3 * LATE) == []
+
+
+@pytest.mark.parametrize("error", [NONE, NOT_CONTROLLER])
+@pytest.mark.parametrize(("early", "broken"), [(0, []), (1, ["F18"])])
+def test_f18_a_broker_pauses_after_an_error(
+    broker: Broker, error: int, early: int, broken: list[str]
+) -> None:
+    broker.world.now = 1_000
+    broker.answer(broker.ask(), error=error)
+    broker.world.now += PRODUCER_IDS_BACKOFF_US - DRIFT_US - early
+    broker.ask()
+    assert broker.found == (broken if error else [])

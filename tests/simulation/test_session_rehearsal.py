@@ -160,7 +160,7 @@ def test_other_answers_show_no_session_that_leaves_something_out(monkeypatch: Pa
 
 
 def test_a_session_repeats_nothing(monkeypatch: Patch) -> None:
-    """The first answer tells all; an error and its end are told, too."""
+    """The first answer has all partitions. An error and its end are news, too."""
     one = Rehearsed(monkeypatch)
     one.partition.leading = False
     part, failed = (

@@ -40,9 +40,10 @@ class _Process:
     ``open`` are the clients' requests that it has not answered, by number, with the time at which
     it handled them. ``stepped`` is the time of its last step, whose messages may leave later.
     ``last`` is its request for a block that has not ended in any step, ``asked`` the time of the
-    step that sent it, ``ended`` the time at which the one before ended. ``leader`` is the other
-    node that it knows as the active controller, None without one or while the broker does not
-    serve, and ``since`` the time since which it does.
+    step that sent it, ``ended`` the time at which the one before ended. ``refused`` is when the
+    last answer came, None if it had a block. ``leader`` is the other node that it knows as the
+    active controller, None without one or while the broker does not serve, and ``since`` the time
+    since which it does.
     """
 
     life: int
@@ -51,6 +52,7 @@ class _Process:
     last: Rpc | None = None
     asked: int = 0
     ended: int = 0
+    refused: int | None = None
     leader: int | None = None
     since: int = 0
     blocks: list[range] = field(default_factory=list)
@@ -94,9 +96,9 @@ class ProducerIdWatch:
         "F18",
         "ProducerIdsInTime",
         "A broker gives each producer id once, out of a block that the controller gave to this "
-        "process. It has one request for a block in flight. While a client waits for an id, the "
-        "broker asks the active controller that it knows within a second after 50 ms, and within "
-        "100 ms if it waits for another one.",
+        "process. It has one request for a block in flight, and pauses for 50 ms after an error. "
+        "While a client waits for an id, the broker asks the active controller that it knows "
+        "within a second after 50 ms, and within 100 ms if it waits for another one.",
         simulated=True,
     )
     def _on_client_reply(self, host: Host, call: ClientCall, body: dict[str, Any]) -> None:
@@ -122,7 +124,14 @@ class ProducerIdWatch:
         if type(message) is not ApiMessage or message.api != ALLOCATE:
             return
         process = self._of(host.id, host.life)
-        last = process.last
+        last, refused = process.last, process.refused
+        if refused is not None:
+            pause = host.clock.elapsed(refused, process.stepped)
+            if pause + DRIFT_US < PRODUCER_IDS_BACKOFF_US:
+                self._fail(
+                    f"{host.name} asks for a block of producer ids {pause / 1e6:.3f} s after an"
+                    " error"
+                )
         if (
             last is not None
             and process.asked > process.since
@@ -152,6 +161,7 @@ class ProducerIdWatch:
         answered = (event.source, event.correlation) if type(event) is ApiResponseReceived else None
         if last is not None and answered == (last.named, last.correlation):
             process.ended, process.last, last = now, None, None
+            process.refused = now if _error(event.body) else None
         leader = _controller(host, node)
         if leader != process.leader:
             process.leader, process.since = leader, now
