@@ -142,7 +142,8 @@ class Controller:
     "ElrDisjoint",
     "ISR and ELR are disjoint. The ELR contains only registered replicas, and an ISR of at least "
     "min.insync.replicas, or a change of that setting, empties it. Replicas removed below "
-    "min.insync.replicas enter it. The last known leader is kept until a leader is elected.",
+    "min.insync.replicas enter it. With the feature off none enters it, and a partition with an "
+    "ISR has none. The last known leader is kept until a leader is elected.",
     "T6",
     nothing="no partition had eligible leader replicas",
 )

@@ -82,9 +82,14 @@ class EligibleRules:
     def _partition(
         self, step: Step, key: PartitionKey, old: Partition | None, new: Partition
     ) -> None:
-        if not step.model.elr_enabled():
-            return
         name = f"{step.model.label(key)} at offset {step.offset}"
+        if not step.model.elr_enabled():
+            # Those from before may stay while there is no ISR.
+            if old is not None and (set(new.elr) - set(old.elr) or (old.isr and new.elr)):
+                self._report.broken(
+                    "C7", f"{name}: the ELR is {list(new.elr)} although the feature is off."
+                )
+            return
         self._report.held("C7")
         both = set(new.isr) & set(new.elr)
         if both:

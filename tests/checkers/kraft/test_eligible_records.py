@@ -170,3 +170,33 @@ def test_c7_a_quorum_needs_a_majority_whatever_min_insync_replicas_says(
     cluster.write(records.config("t", "commit.mode", mode))
     cluster.write(records.change(isr=isr, eligible_leader_replicas=elr))
     assert ("C7" in broken(make_run(None, cluster))) != right
+
+
+@pytest.mark.parametrize(
+    ("isr", "elr", "right"),
+    [([1], [], True), ([1], [2], False), ([], [2], False), ([], [], True)],
+)
+def test_c7_with_the_feature_off_a_change_leaves_no_elr(
+    cluster: Any,
+    records: Any,
+    make_run: Callable[..., Any],
+    isr: list[int],
+    elr: list[int],
+    right: bool,
+) -> None:
+    cluster.write(records.feature("eligible.leader.replicas.version", 1))
+    cluster.write(records.change(isr=[1], eligible_leader_replicas=[2]))
+    cluster.write(records.feature("eligible.leader.replicas.version", 0))
+    cluster.write(records.change(isr=isr, eligible_leader_replicas=elr, leader=-1))
+    assert ("C7" in broken(make_run(None, cluster))) is not right
+
+
+@pytest.mark.parametrize(("elr", "right"), [([2], True), ([], True), ([2, 3], False)])
+def test_c7_without_an_isr_the_members_from_before_may_stay(
+    cluster: Any, records: Any, make_run: Callable[..., Any], elr: list[int], right: bool
+) -> None:
+    cluster.write(records.feature("eligible.leader.replicas.version", 1))
+    cluster.write(records.change(isr=[], eligible_leader_replicas=[2], leader=-1))
+    cluster.write(records.feature("eligible.leader.replicas.version", 0))
+    cluster.write(records.change(isr=[], eligible_leader_replicas=elr, leader=-1))
+    assert ("C7" in broken(make_run(None, cluster))) is not right
