@@ -72,6 +72,12 @@ def new_partition(before: State, partition: Partition) -> str | None:
         return f"with ISR {partition.isr}, its active replicas are {active}"
     if partition.leader != active[0]:
         return f"led by {partition.leader}, not by the first of {active}"
+    placed = dict(zip(partition.replicas, partition.directories, strict=False))
+    for replica in partition.replicas if before.has_directories() else ():
+        broker = before.broker(replica)
+        known = () if broker is None or broker.cordoned else broker.directories
+        if len(known) == 1 and placed.get(replica) != known[0]:
+            return f"without the only directory of broker {replica}, {known[0].hex()}"
     rest = (partition.adding, partition.removing, partition.elr, partition.last_known_elr)
     if any(rest) or partition.recovery:
         return f"in the middle of a change: {partition}"

@@ -518,3 +518,42 @@ def test_c19_registrations_have_directories_from_level_17_on(
     tell(capture, cluster, "BrokerRegistration", body, answer, since=since)
     wrong = "C19" in broken(make_run(None, cluster, capture=capture))
     assert wrong is (kept is not (level == 17))
+
+
+DIRECTORY = bytes(15) + b"\x77"
+
+
+@pytest.mark.parametrize(
+    ("level", "has", "told", "right"),
+    [
+        (17, [DIRECTORY], DIRECTORY, True),
+        (17, [DIRECTORY], bytes(16), False),
+        (17, [DIRECTORY], bytes(15) + b"\x01", False),
+        (17, [DIRECTORY, bytes(15) + b"\x78"], bytes(15) + b"\x01", True),
+        (17, [], bytes(16), True),
+        (16, [DIRECTORY], bytes(16), True),
+    ],
+)
+def test_c19_a_new_replica_is_in_the_only_directory_of_its_broker(
+    cluster: Any,
+    records: Any,
+    capture: Capture,
+    make_run: Callable[..., Any],
+    level: int,
+    has: list[bytes],
+    told: bytes,
+    right: bool,
+) -> None:
+    """A broker with several of them chooses one later (KIP-858)."""
+    cluster.write(records.feature("metadata.version", level))
+    epoch = cluster._end("n1")
+    fields = {"broker_id": 4, "incarnation_id": bytes(16), "broker_epoch": epoch, "end_points": [],
+              "features": [], "rack": None, "fenced": False, "in_controlled_shutdown": False,
+              "log_dirs": has}  # fmt: skip
+    cluster.write(encode_record("RegisterBrokerRecord", 3, fields))
+    since = cluster.time
+    placed = records.partition([4], directories=[told])
+    cluster.write(records.topic(), placed)
+    answer = done(replication_factor=1)
+    tell(capture, cluster, "CreateTopics", create(replication_factor=1), answer, since=since)
+    assert ("C19" in broken(make_run(None, cluster, capture=capture))) is not right
