@@ -195,6 +195,7 @@ class Ending:
         return self._pieces.pop() if self._pieces else None
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("has_grown", [False, True])
 def test_a_snapshot_may_be_due_as_soon_as_another_is_complete(
     has_grown: bool, monkeypatch: pytest.MonkeyPatch
