@@ -249,3 +249,17 @@ def test_f18_a_broker_pauses_after_an_error(
     broker.world.now += PRODUCER_IDS_BACKOFF_US - DRIFT_US - early
     broker.ask()
     assert broker.found == (broken if error else [])
+
+
+@pytest.mark.parametrize("what", ["late", "of a replaced controller"])
+def test_f18_an_answer_that_a_broker_ignores_makes_no_pause(broker: Broker, what: str) -> None:
+    broker.world.now = 1_000
+    rpc = broker.ask()
+    if what == "late":
+        broker.world.now += 1000 * TIMEOUT_MS
+    else:
+        broker.replica.state.leader_id = OTHER
+        broker.at(2_000)
+    broker.answer(rpc, error=NOT_CONTROLLER)
+    broker.ask(broker.replica.state.leader_id)
+    assert broker.found == []

@@ -41,9 +41,9 @@ class _Process:
     it handled them. ``stepped`` is the time of its last step, whose messages may leave later.
     ``last`` is its request for a block that has not ended in any step, ``asked`` the time of the
     step that sent it, ``ended`` the time at which the one before ended. ``refused`` is when the
-    last answer came, None if it had a block. ``leader`` is the other node that it knows as the
-    active controller, None without one or while the broker does not serve, and ``since`` the time
-    since which it does.
+    last answer came, None if it had a block or was ignored. ``leader`` is the other node that it
+    knows as the active controller, None without one or while the broker does not serve, and
+    ``since`` the time since which it does.
     """
 
     life: int
@@ -160,8 +160,10 @@ class ProducerIdWatch:
             process.open[call.number] = now
         answered = (event.source, event.correlation) if type(event) is ApiResponseReceived else None
         if last is not None and answered == (last.named, last.correlation):
+            # A broker ignores answers that come too late, or of a controller that was replaced.
+            heard = process.asked > process.since and self._in_flight(host, process, now)
+            process.refused = now if heard and _error(event.body) else None
             process.ended, process.last, last = now, None, None
-            process.refused = now if _error(event.body) else None
         leader = _controller(host, node)
         if leader != process.leader:
             process.leader, process.since = leader, now
