@@ -40,6 +40,7 @@ name of the default system is no finding there."""
 OF_A_SYSTEM: dict[str, str] = {
     "bench/acknowledgements.py": "measures brokers of nodes/",
     "bench/planted_bugs.py": "hunts the bugs of mutants/",
+    "bench/random_bugs.py": "makes bugs of nodes/",
     "bench/suites/": "measures brokers of nodes/",
     "tests/admin/": "tests of nodes/",
     "tests/broker/": "tests of nodes/",
