@@ -245,7 +245,7 @@ def registered(history: StateHistory, exchange: Exchange, body: Body, epoch: int
         ),
     )
     directories = sorted(bytes(each) for each in body["log_dirs"])
-    kept = [directories if State(history, end).has_directories() else [] for end in (exchange.span)]
+    kept = [directories if State(history, end).has_directories() else [] for end in exchange.span]
     for broker in versions.among(*exchange.span):
         if broker is None:
             continue
