@@ -28,6 +28,7 @@ from kraftwreck.nodes.consensus.effects import (
     SendApi,
 )
 from kraftwreck.nodes.metadata.describe import api_versions
+from kraftwreck.nodes.metadata.eligibility import DIRECTORIES, metadata_version
 from kraftwreck.nodes.metadata.image import MetadataImage
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.nodes.protocol.errors import UNSUPPORTED_VERSION
@@ -64,6 +65,7 @@ class Broker:
             config.default_partitions, config.default_replication, config.request_timeout_ms
         )
         self._moved = False
+        self._lacks_directories = False
         self._recovered = False
         self._held: list[ApiRequest | Request | Together] = []
         self._effects: list[SendApi | ApiReply | DataEffect] = []
@@ -192,6 +194,13 @@ class Broker:
         """Note that the stable image has moved up to and including ``offset``."""
         self._life.published(offset, now)
         self._moved = True
+        image = self._image.stable
+        mine = image.brokers.get(self._config.node_id)
+        lacks = mine is not None and mine.epoch == self.epoch and not mine.log_dirs
+        lacks = lacks and metadata_version(image) >= DIRECTORIES
+        if lacks and not self._lacks_directories:
+            self._life.amend(now)
+        self._lacks_directories = lacks
 
     def tick(self, now: int, wall_ms: int) -> None:
         """Do everything that is due."""

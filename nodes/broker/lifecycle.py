@@ -89,6 +89,8 @@ class Lifecycle:
         self._error = ""
         # Correlation and timeout of the request in flight, and its destination.
         self._asked: tuple[int, int] | None = None
+        # Whether the registration is to be amended, and whether the request in flight does that.
+        self._amends = self._amending = False
         self._controller: ControllerAddress | None = None
         self._notes: list[tuple[str, Body]] = []
 
@@ -140,6 +142,7 @@ class Lifecycle:
         if controller is None or self._asked is not None or now < self._next:
             return None
         self._asked = (correlation, now + self._config.request_timeout_ms * MILLISECOND)
+        self._amending = self._amends
         api, body = self._request()
         return SendApi(controller.node_id, correlation, controller.endpoint, api, body)
 
@@ -154,6 +157,8 @@ class Lifecycle:
             self._refused(event.body["error_code"], now)
         elif self.epoch == NO_EPOCH:
             self._registered(event.body["broker_epoch"], now)
+        elif self._amending:
+            self._amended(now)
         else:
             self._failures = 0
             self._heard(event.body, now)
@@ -166,6 +171,17 @@ class Lifecycle:
             self._wait_ms = STARTING_INTERVAL_MS
             self._next = min(self._next, now + self._wait_ms * MILLISECOND)
 
+    def amend(self, now: int) -> None:
+        """Register again as the same process, since the registration lacks directories.
+
+        They are not recorded below the level of metadata.version that has them (KIP-858).
+        """
+        if self.state in (Life.PENDING_CONTROLLED_SHUTDOWN, Life.STOPPED):
+            return
+        self._amends = True
+        if self._asked is None and not self._failures:
+            self._next = now
+
     def logs_opened(self, now: int) -> None:
         """Note that all logs which the broker had to recover are open; it may be unfenced."""
         self._logs_open = True
@@ -177,6 +193,7 @@ class Lifecycle:
         if self.state in (Life.PENDING_CONTROLLED_SHUTDOWN, Life.STOPPED):
             return
         self._asked = None
+        self._amends = False
         if self.epoch == NO_EPOCH or self.state is Life.STARTING:
             self._become(Life.STOPPED, reason="asked before it had started")
             return
@@ -195,7 +212,7 @@ class Lifecycle:
         self._notes.append(("broker", told))
 
     def _request(self) -> tuple[str, Body]:
-        if self.epoch == NO_EPOCH:
+        if self.epoch == NO_EPOCH or self._amending:
             return "BrokerRegistration", self._registration()
         return "BrokerHeartbeat", {
             "broker_id": self._config.node_id,
@@ -229,11 +246,17 @@ class Lifecycle:
 
     def _registered(self, epoch: int, now: int) -> None:
         self.epoch = epoch
+        self._amends = False
         self._give_up_at = None
         self._failures = 0
         self._error = ""
         self._next = now
         self._note()
+
+    def _amended(self, now: int) -> None:
+        self._amends = False
+        self._failures = 0
+        self._next = now
 
     def _heard(self, answer: Body, now: int) -> None:
         """Apply the controller's answer to a heartbeat."""
@@ -261,6 +284,8 @@ class Lifecycle:
     def _refused(self, code: int, now: int) -> None:
         lost = code in (STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED) and self.epoch != NO_EPOCH
         if not lost:
+            # Without directories the registration is still in force, and heartbeats must go on.
+            self._amends &= code == NOT_CONTROLLER
             self._failed(now, error_name(code), quietly=code == NOT_CONTROLLER)
         elif self.state is Life.PENDING_CONTROLLED_SHUTDOWN:
             # A broker that is no longer registered leads nothing.

@@ -23,6 +23,7 @@ LENGTH_END: Final = 12
 CRC_START: Final = 21
 CONTROL: Final = 0x20
 CODEC_MASK: Final = 0x07
+NO_TIMESTAMP: Final = -1
 _MAGIC: Final = 2
 _SMALLEST_RECORD: Final = 7
 _LARGE: Final = 4096

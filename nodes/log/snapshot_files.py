@@ -6,6 +6,7 @@ fsync of the directory, so a file with the complete name is never incomplete.
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Final
 
@@ -50,8 +51,15 @@ class SnapshotFiles:
         return SnapshotFile(*identity, len(content), head.timestamp), content
 
     def read(self, end_offset: int, epoch: int, position: int, max_bytes: int) -> bytes:
-        """Return up to ``max_bytes`` bytes of a complete snapshot from ``position`` on."""
-        return self._media.read_at(self.path(end_offset, epoch), position, max_bytes)
+        """Return up to ``max_bytes`` bytes of a complete snapshot from ``position`` on.
+
+        Raises OSError, too, if the file ends there.
+        """
+        path = self.path(end_offset, epoch)
+        content = self._media.read_at(path, position, max_bytes)
+        if not content:
+            raise OSError(errno.EIO, f"no byte {position}", str(path))
+        return content
 
     def append(self, end_offset: int, epoch: int, position: int, data: bytes) -> None:
         """Write the next piece of an unfinished snapshot; a piece at 0 replaces the file.

@@ -104,7 +104,8 @@ class LogOpened:
 class SegmentClosed:
     """The log has a new active segment; the one from ``base_offset`` up to ``end_offset`` is full.
 
-    Only closed segments are deleted by retention. ``max_timestamp`` is milliseconds.
+    Only closed segments are deleted by retention. ``max_timestamp`` is milliseconds,
+    ``NO_TIMESTAMP`` if no batch has one.
     """
 
     key: PartitionKey

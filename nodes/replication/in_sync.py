@@ -32,7 +32,7 @@ class Remote:
         elif offset >= self.leader_end_then:
             self.caught_up = max(self.caught_up, self.fetched_at)
         self.end = offset
-        self.start = max(self.start, log_start)
+        self.start = log_start
         self.broker_epoch = broker_epoch
         self.fetched_at = now
         self.leader_end_then = leader_end

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from kraftwreck.nodes.log.batch import NO_TIMESTAMP
 from kraftwreck.nodes.protocol.errors import NONE, UNKNOWN_TOPIC_OR_PARTITION
 from kraftwreck.nodes.replication.effects import (
     AlterPartition,
@@ -136,6 +138,9 @@ class Replicas:
             case SegmentClosed():
                 partition = self.partitions.get(event.key)
                 if partition is not None and partition.log is not None:
+                    if event.max_timestamp == NO_TIMESTAMP:
+                        # Apache Kafka takes the time of the file's last change.
+                        event = replace(event, max_timestamp=wall_ms)
                     partition.log.segments.append(event)
             case AppendFailed():
                 partition = self.partitions.get(event.key)
@@ -239,6 +244,9 @@ class Replicas:
         if event.peers is not None or event.settings:
             for partition in self.partitions.values():
                 partition.advance()
+        if event.peers is not None:
+            # A deletion may have waited only for a broker that is gone.
+            ours.changed.update(self._waiting.keys())
 
     def _assign(self, key: PartitionKey, assignment: Assignment) -> None:
         partition = self.partitions.get(key)

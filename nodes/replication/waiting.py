@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Protocol
 
@@ -50,6 +50,10 @@ class Waiting:
         heappush(self._due, (parked.deadline, number))
         for key in parked.watched():
             self._by_key.setdefault(key, {})[number] = parked
+
+    def keys(self) -> Iterable[PartitionKey]:
+        """Return the partitions that requests wait for."""
+        return self._by_key.keys()
 
     def progressed(self, key: PartitionKey) -> None:
         """Attempt the requests that wait for a partition, oldest first."""

@@ -167,18 +167,31 @@ class Rig:
         offset = self.image.last_offset + len(records)
         self.image.commit(offset, 1, list(records))
 
-    def add_broker(self, broker_id: int, *, fenced: bool = False, rack: str | None = None) -> None:
+    def set_level(self, level: int) -> None:
+        """Finalize a level of metadata.version."""
+        fields = {"name": "metadata.version", "feature_level": level}
+        self.commit(("FeatureLevelRecord", fields))
+
+    def add_broker(
+        self,
+        broker_id: int,
+        *,
+        fenced: bool = False,
+        rack: str | None = None,
+        epoch: int | None = None,
+        log_dirs: tuple[bytes, ...] = (),
+    ) -> None:
         listener = {"name": "PLAINTEXT", "host": f"b{broker_id}", "port": 9092}
         fields = {
             "broker_id": broker_id,
             "incarnation_id": bytes(16),
-            "broker_epoch": broker_id,
+            "broker_epoch": broker_id if epoch is None else epoch,
             "end_points": [listener | {"security_protocol": 0}],
             "features": [],
             "rack": rack,
             "fenced": fenced,
             "in_controlled_shutdown": False,
-            "log_dirs": [],
+            "log_dirs": list(log_dirs),
             "is_migrating_zk_broker": False,
             "cordoned_log_dirs": None,
         }

@@ -155,6 +155,50 @@ def test_a_broker_whose_registration_is_gone_registers_again(running: Any, code:
     assert running.broker.state.value == "running"
 
 
+def without_directories(rig: Any, epoch: int = 30) -> None:
+    """Let a broker see itself registered by a level that has no directories, then the next one."""
+    rig.set_level(16)
+    rig.add_broker(4, epoch=epoch)
+    rig.publish()
+    rig.set_level(17)
+    rig.publish()
+
+
+def test_a_broker_registers_its_directory_once_the_level_has_directories(running: Any) -> None:
+    without_directories(running)
+    request = running.last("BrokerRegistration")
+    assert (request.body["incarnation_id"], request.body["log_dirs"]) == (b"i" * 16, [b"d" * 16])
+    running.publish()
+    running.answer(REGISTERED)
+    running.add_broker(4, epoch=30, log_dirs=(b"d" * 16,))
+    running.publish()
+    assert [running.beat(is_caught_up=True, is_fenced=False).api for _ in range(2)]
+    assert sum(request.api == "BrokerRegistration" for request in running.sent) == 2
+    assert (running.broker.epoch, running.broker.state.value) == (30, "running")
+
+
+def test_a_broker_does_not_amend_what_a_process_before_it_has_registered(running: Any) -> None:
+    without_directories(running, epoch=29)
+    assert sum(request.api == "BrokerRegistration" for request in running.sent) == 1
+
+
+@pytest.mark.parametrize(("code", "again"), [(None, True), (NO_CONTROLLER, True), (42, False)])
+def test_a_broker_that_cannot_amend_its_registration_goes_on(
+    running: Any, code: int | None, again: bool
+) -> None:
+    without_directories(running)
+    running.answer(None if code is None else {"error_code": code, "broker_epoch": -1})
+    assert running.until_due() == 100
+    assert (running.sent[-1].api == "BrokerRegistration") == again
+    assert running.broker.epoch == 30
+
+
+def test_a_stopping_broker_does_not_amend_its_registration(running: Any) -> None:
+    running.broker.stop(running.now)
+    without_directories(running)
+    assert sum(request.api == "BrokerRegistration" for request in running.sent) == 1
+
+
 def test_a_broker_that_cannot_register_gives_up(make_rig: Callable[..., Any]) -> None:
     rig = make_rig(registration_timeout_ms=5000)
     rig.tick()

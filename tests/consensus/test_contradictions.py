@@ -292,6 +292,17 @@ def fetch(cluster: Any, number: int, replica_id: int = 100) -> FetchRequest:
     )
 
 
+def test_no_fetch_comes_from_the_leader_itself(cluster_of: Make) -> None:
+    """It would count for the high watermark before the leader's own flush."""
+    cluster = settled(cluster_of)
+    leader = cluster.leader()
+    before = leader.state.voters[leader.node_id].end_offset
+    effects = asked(cluster, leader, fetch(cluster, 1, leader.node_id))
+    (reply,) = (each for each in effects if isinstance(each, Reply))
+    assert reply.message.partition_error == errors.INVALID_REQUEST
+    assert leader.state.voters[leader.node_id].end_offset == before
+
+
 def test_fetches_that_wait_are_bounded(cluster_of: Make) -> None:
     cluster = settled(cluster_of)
     leader = cluster.leader()

@@ -105,6 +105,18 @@ def test_a_wiped_disk_is_no_voter(cluster_of: Make) -> None:
     assert leader.high_watermark == committed, "only one of three voters has it"
 
 
+def test_the_only_voter_with_another_disk_starts_as_an_observer(cluster_of: Make) -> None:
+    """It is no voter, so it must not try to be elected."""
+    cluster = dynamic(cluster_of, 1)
+    cluster.kill(1)
+    cluster.disk_number[1] += 1
+    cluster.disks[1].quorum_state = None
+    fresh = cluster.start(1)
+    cluster.run(3000)
+    assert (fresh.is_voter, fresh.voters) == (False, (1,))
+    assert isinstance(fresh.state, Unattached | Follower)
+
+
 def test_a_wiped_leader_returns_as_another_replica(cluster_of: Make) -> None:
     """The others still say that its id leads; it is not that replica."""
     cluster = dynamic(cluster_of)

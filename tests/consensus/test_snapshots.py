@@ -296,8 +296,9 @@ def test_a_fetch_of_an_unreadable_snapshot_is_retried_after_a_back_off(
     assert follower.links.is_ready(leader.node_id, follower.now + 20_000)
 
 
+@pytest.mark.parametrize("data", [b"none", b""])
 def test_a_damaged_snapshot_is_fetched_again_after_a_back_off(
-    cluster_of: Make,
+    cluster_of: Make, data: bytes
 ) -> None:
     cluster = filled(cluster_of)
     leader = cluster.leader()
@@ -309,7 +310,7 @@ def test_a_damaged_snapshot_is_fetched_again_after_a_back_off(
     correlation = follower.links.open(leader.node_id, follower.now)
     assert correlation is not None
     piece = FetchSnapshotResponse(0, 0, leader.node_id, leader.epoch, end, leader.epoch)
-    piece.size, piece.data = 4, b"none"
+    piece.size, piece.data = 4, data
     handle_response(follower, leader.node_id, correlation, piece)
     assert follower.state.download is None
     assert not follower.links.is_ready(leader.node_id, follower.now)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.nodes.log.batch import NO_TIMESTAMP
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication import events as come
@@ -30,7 +31,7 @@ class Broker:
         self.opened = self.step(come.LogOpened(KEY, 0, 0, (), (), 0))
 
     def step(self, event: come.Event) -> list[out.Effect]:
-        effects = self.core.step(event, self.now, 1_000_000)
+        effects = self.core.step(event, self.now, 1_000_000 + self.now // 1000)
         self.did += effects
         return effects
 
@@ -41,8 +42,10 @@ class Broker:
     def produce(self, each: Batch, acks: int = -1) -> list[out.Effect]:
         return self.step(come.ProduceReceived(1, acks, 100, ((KEY, each),)))
 
-    def fetch(self, replica: int, offset: int, epoch: int = 3, **more: Any) -> list[out.Effect]:
-        part = come.FetchPart(KEY, offset, 1 << 20, epoch, -1, 0)
+    def fetch(
+        self, replica: int, offset: int, epoch: int = 3, log_start: int = 0, **more: Any
+    ) -> list[out.Effect]:
+        part = come.FetchPart(KEY, offset, 1 << 20, epoch, -1, log_start)
         event = come.FetchReceived(2, (part,), replica, 1 if replica > 0 else -1, **more)
         return self.step(event)
 
@@ -330,6 +333,39 @@ def test_deleted_records_wait_for_all_replicas() -> None:
     assert only(above, out.ReplyDeleteRecords).parts == ((KEY, errors.OFFSET_OUT_OF_RANGE, -1),)
     late = only(broker.wait(100), out.ReplyDeleteRecords)
     assert late.parts == ((KEY, errors.REQUEST_TIMED_OUT, -1),)
+
+
+def test_a_deletion_does_not_wait_for_a_broker_that_is_fenced() -> None:
+    broker = Broker(isr=(1, 2))
+    broker.produce(batch(1, count=4))
+    broker.fetch(2, 4)
+    broker.step(come.DeleteRecordsReceived(6, 100, ((KEY, 4),)))
+    broker.fetch(2, 4, log_start=4)
+    peers = PEERS | {3: come.Peer(1, eligible=False)}
+    done = only(broker.step(come.Published((), None, None, peers)), out.ReplyDeleteRecords)
+    assert done.parts == ((KEY, errors.NONE, 4),)
+
+
+def test_a_replica_that_has_lost_where_its_log_starts_has_to_delete_again() -> None:
+    broker = Broker(isr=(1, 2))
+    broker.produce(batch(1, count=4))
+    for start in (4, 0):
+        for replica in (2, 3):
+            broker.fetch(replica, 4, log_start=start)
+    broker.step(come.DeleteRecordsReceived(6, 100, ((KEY, 4),)))
+    broker.fetch(2, 4, log_start=4)
+    done = only(broker.fetch(3, 4, log_start=4), out.ReplyDeleteRecords)
+    assert done.parts == ((KEY, errors.NONE, 4),)
+
+
+def test_a_segment_without_timestamps_is_as_old_as_the_knowledge_that_it_is_full() -> None:
+    broker = Broker(retention_ms=400_000)
+    broker.produce(batch(0), acks=1)
+    broker.fetch(2, 1)
+    broker.fetch(3, 1)
+    broker.step(come.SegmentClosed(KEY, 0, 1, 71, NO_TIMESTAMP))
+    assert not [each for each in broker.wait(300_000) if isinstance(each, out.DeleteUpTo)]
+    assert only(broker.wait(300_000), out.DeleteUpTo).start_offset == 1
 
 
 def test_retention_keeps_what_is_not_committed() -> None:

@@ -16,6 +16,7 @@ from kraftwreck.nodes.broker import lifecycle
 from kraftwreck.nodes.broker.lifecycle import Life
 from kraftwreck.nodes.consensus.effects import ApiResponseReceived, Tick
 from kraftwreck.nodes.metadata import controllers
+from kraftwreck.nodes.metadata.eligibility import DIRECTORIES
 from kraftwreck.nodes.metadata.features import CONTROLLER_REGISTRATION
 from kraftwreck.nodes.protocol.errors import NONE, NOT_CONTROLLER
 from kraftwreck.nodes.replication.events import LogFlushed
@@ -52,9 +53,14 @@ class Sender:
         self.failures = Failures()
         self.state = fake(leader_id=LEADER)
         self.replica = fake(state=self.state, leader_endpoint="n2:9093")
-        self.stable = fake(controllers={}, version=CONTROLLER_REGISTRATION)
+        self.stable = fake(controllers={}, brokers={}, version=CONTROLLER_REGISTRATION)
         self.broker = fake(state=Life.STARTING, epoch=-1)
-        self.node = fake(replica=self.replica, broker=self.broker, image=fake(stable=self.stable))
+        self.node = fake(
+            replica=self.replica,
+            broker=self.broker,
+            image=fake(stable=self.stable),
+            config=fake(node_id=SELF, request_timeout_ms=2000, heartbeat_interval_ms=500),
+        )
         self.host = fake(
             id=SELF,
             name="n1",
@@ -199,6 +205,71 @@ def test_f14_a_broker_that_need_not_register(monkeypatch: pytest.MonkeyPatch, wh
     else:
         sender.node.broker = None
     assert sender.at(FIRST_LATE + 1) == []
+
+
+@pytest.fixture
+def incomplete(monkeypatch: pytest.MonkeyPatch) -> Sender:
+    """A broker that sees at time 0 that it is registered without its directory."""
+    sender = Sender(monkeypatch, BROKER)
+    sender.hear(NONE)
+    sender.world.now = -1
+    sender.send()
+    sender.world.now = 0
+    sender.hear(NONE)
+    sender.broker.epoch, sender.broker.state = 30, Life.RUNNING
+    sender.stable.brokers[SELF] = fake(epoch=30, log_dirs=())
+    sender.stable.version = DIRECTORIES
+    assert sender.at(0) == []
+    return sender
+
+
+AMENDED_LATE = 2_500_000 + STEPS_US
+
+
+def test_f14_a_registration_without_directories_is_amended(incomplete: Sender) -> None:
+    assert incomplete.at(AMENDED_LATE) == []
+    assert incomplete.at(AMENDED_LATE + 1) == ["F14"]
+    assert "without its directory" in incomplete.failures.items[0].explanation
+    assert incomplete.at(3 * AMENDED_LATE) == ["F14"], "it is reported once"
+
+
+def test_f14_a_registration_is_amended_once(incomplete: Sender) -> None:
+    incomplete.send()
+    assert incomplete.at(AMENDED_LATE + 1) == incomplete.at(3 * AMENDED_LATE) == []
+    incomplete.stable.brokers[SELF] = fake(epoch=31, log_dirs=())
+    incomplete.broker.epoch = 31
+    assert incomplete.at(4 * AMENDED_LATE) == incomplete.at(5 * AMENDED_LATE) == []
+    assert incomplete.at(5 * AMENDED_LATE + 1) == ["F14"]
+
+
+def test_f14_the_time_for_directories_begins_with_the_newest_controller(
+    incomplete: Sender,
+) -> None:
+    incomplete.state.leader_id = SELF
+    assert incomplete.at(1) == incomplete.at(AMENDED_LATE + 1) == []
+    incomplete.state.leader_id = OTHER
+    assert incomplete.at(AMENDED_LATE + 2) == incomplete.at(2 * AMENDED_LATE + 2) == []
+    assert incomplete.at(2 * AMENDED_LATE + 3) == ["F14"]
+
+
+@pytest.mark.parametrize(
+    "what", ["level", "directory", "earlier process", "unknown", "stopping", "stopped", "start"]
+)
+def test_f14_a_broker_that_need_not_amend(incomplete: Sender, what: str) -> None:
+    stable, broker = incomplete.stable, incomplete.broker
+    if what == "level":
+        stable.version = DIRECTORIES - 1
+    elif what == "directory":
+        stable.brokers[SELF].log_dirs = (bytes(16),)
+    elif what == "earlier process":
+        broker.epoch += 1
+    elif what == "unknown":
+        del stable.brokers[SELF]
+    elif what == "start":
+        incomplete.world.on_trace[0](incomplete.host, fake(kind="start"))
+    else:
+        broker.state = Life.PENDING_CONTROLLED_SHUTDOWN if what == "stopping" else Life.STOPPED
+    assert incomplete.at(AMENDED_LATE + 1) == []
 
 
 def test_f14_events_of_the_data_plane_send_nothing(sender: Sender) -> None:

@@ -55,7 +55,7 @@ class Replica(Replication):
         self.trace("start", started)
         self.trace_voters()
         self.announce()
-        if self.voters == (self.node_id,):
+        if self.is_voter and len(self.voters) == 1:
             if isinstance(self.state, Resigned):
                 self.become_unattached(self.epoch + 1)
             if not isinstance(self.state, Candidate):

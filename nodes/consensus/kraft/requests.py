@@ -209,6 +209,7 @@ def _fetch(replica: Replica, token: int, request: FetchRequest) -> FetchResponse
         or request.fetch_offset < 0
         or request.last_fetched_epoch < 0
         or request.last_fetched_epoch > request.current_leader_epoch
+        or request.replica_id == replica.node_id
     ):
         return fetch_error(replica, errors.INVALID_REQUEST)
     if request.current_leader_epoch < replica.epoch:

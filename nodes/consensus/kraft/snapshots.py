@@ -227,6 +227,8 @@ def received(
             f"leader {source} sends byte {response.position} of a snapshot, "
             f"{len(download.content)} was asked for"
         )
+    elif not response.data:
+        _discard(replica, follower, source, "an empty piece")
     else:
         replica.effects.append(
             AppendSnapshot(
@@ -245,14 +247,20 @@ def _complete(replica: Replica, follower: Follower, source: int, download: Downl
     try:
         verify(content, name)
     except SnapshotCorruptError as error:
-        # Damaged in transit or at the leader: never install it. Fetch it again, but not at once, as
-        # the leader may have nothing better for a long time.
-        replica.trace("discard", {"reason": str(error)})
-        replica.links.refused(source, replica.now)
-        _drop(replica, follower)
+        _discard(replica, follower, source, str(error))
         return
     follower.download = None
     replica.install(download.end_offset, download.epoch, content)
+
+
+def _discard(replica: Replica, follower: Follower, source: int, reason: str) -> None:
+    """Give up a download that was damaged in transit or at the leader: never install it.
+
+    Fetch it again, but not at once, as the leader may have nothing better for a long time.
+    """
+    replica.trace("discard", {"reason": reason})
+    replica.links.refused(source, replica.now)
+    _drop(replica, follower)
 
 
 def _drop(replica: Replica, follower: Follower) -> None:

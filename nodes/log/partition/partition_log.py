@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kraftwreck.nodes.log.batch import BatchHeader
+from kraftwreck.nodes.log.batch import NO_TIMESTAMP, BatchHeader
 from kraftwreck.nodes.log.epochs import EpochCheckpoint
 from kraftwreck.nodes.log.media import PLAIN, Buffer, File, Media
 from kraftwreck.nodes.log.partition.headers import Placed
@@ -33,7 +33,7 @@ from kraftwreck.nodes.log.partition.producer_snapshot import (
     encode_snapshot,
 )
 from kraftwreck.nodes.log.partition.recovery import open_segments, remove_segments
-from kraftwreck.nodes.log.partition.segment import LARGEST_DELTA, NO_TIMESTAMP, Segment
+from kraftwreck.nodes.log.partition.segment import LARGEST_DELTA, Segment
 from kraftwreck.nodes.log.partition.settings import LogSettings
 
 Producers = Callable[[], Iterable[ProducerEntry]]
@@ -356,23 +356,6 @@ class PartitionLog:
         self._epochs.write()
         self._remove_snapshots(lambda offset: offset < self._segments[0].base_offset)
         return garbage
-
-    def expired_below(self, now_ms: int, high_watermark: int) -> int:
-        """Return where the log should begin by its limits of time and size, at least as now.
-
-        Only whole segments expire, none above ``high_watermark``; the last one does not.
-        """
-        start, size = self.start_offset, self.size
-        for segment, following in zip(self._segments, self._segments[1:], strict=False):
-            limit = self.settings.retention_bytes
-            large = 0 <= limit <= size - segment.length
-            age = now_ms - segment.largest[0]
-            old = segment.largest[0] != NO_TIMESTAMP and age > self.settings.retention_ms >= 0
-            if following.base_offset > high_watermark or not (large or old):
-                break
-            start = max(start, following.base_offset)
-            size -= segment.length
-        return start
 
     # --- reading ------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from kraftwreck.nodes.log.batch import BatchHeader
+from kraftwreck.nodes.log.batch import NO_TIMESTAMP, BatchHeader
 from kraftwreck.nodes.log.layout import segment_name
 from kraftwreck.nodes.log.media import Media
 from kraftwreck.nodes.log.partition.headers import Checked, Placed, walk
@@ -14,7 +14,6 @@ from kraftwreck.nodes.log.partition.index import offset_index, time_index
 from kraftwreck.nodes.log.partition.names import OFFSET_INDEX, TIME_INDEX, numbered
 from kraftwreck.nodes.log.partition.tail import Tail
 
-NO_TIMESTAMP: Final = -1
 LARGEST_DELTA: Final = (1 << 31) - 1
 
 

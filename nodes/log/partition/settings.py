@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """``segment.bytes``, ``segment.ms``, ``index.interval.bytes``, ``retention.*`` (-1: no limit).
+    """``segment.bytes``, ``segment.ms`` and ``index.interval.bytes``.
 
     ``gaps``: offsets may be missing between batches, as compaction leaves them.
     """
@@ -15,6 +15,4 @@ class LogSettings:
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 24 * 3600 * 1000
     index_interval_bytes: int = 4096
-    retention_ms: int = 7 * 24 * 3600 * 1000
-    retention_bytes: int = -1
     gaps: bool = False

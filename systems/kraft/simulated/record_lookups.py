@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from kraftwreck.nodes.log.batch import BatchError, parse_header, split_batches
+from kraftwreck.nodes.log.batch import NO_TIMESTAMP, BatchError, parse_header, split_batches
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication.events import (
@@ -46,7 +46,6 @@ class Span(NamedTuple):
 
 
 _ENDS = (EARLIEST, LATEST)
-NO_TIMESTAMP = -1
 
 
 class RecordLookups:

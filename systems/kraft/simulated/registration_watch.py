@@ -1,8 +1,9 @@
-"""Watches that brokers and controllers repeat a registration that failed (F14).
+"""Watches that brokers and controllers repeat a registration that failed or is incomplete (F14).
 
 A request or its answer may be lost, or the controller refuses it. The node sends the registration
 again after a back-off of 100 ms, which doubles with each failure. Without it a broker serves
-nobody, and the features of a controller are unknown.
+nobody, and the features of a controller are unknown. A registration by an older level of
+metadata.version lacks the directories of its broker, without which new replicas have none.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.broker.lifecycle import Life
 from kraftwreck.nodes.consensus.effects import ApiResponseReceived
-from kraftwreck.nodes.metadata.eligibility import metadata_version
+from kraftwreck.nodes.metadata.eligibility import DIRECTORIES, metadata_version
 from kraftwreck.nodes.metadata.features import CONTROLLER_REGISTRATION
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.protocol.errors import NONE
@@ -33,6 +34,7 @@ from kraftwreck.systems.kraft.simulated.known_controller import known_controller
 
 BROKER: Final = "BrokerRegistration"
 CONTROLLER: Final = "ControllerRegistration"
+NEVER: Final = 1 << 62
 
 
 @dataclass(slots=True)
@@ -59,6 +61,11 @@ class RegistrationWatch:
         self._leaders: dict[int, tuple[int | None, int]] = {}
         """By host: the other node that it knows as the active controller and can reach, -1 without
         one, and since when."""
+        self._incomplete: dict[int, tuple[int, int]] = {}
+        """By host: the broker epoch of a registration that lacks directories, and since when the
+        broker could know that; NEVER once it has sent another one."""
+        self._asked: dict[int, int] = {}
+        """By host: when it has sent its last BrokerRegistration."""
         world.wires.on_ask.append(self._on_ask)
         world.on_trace.append(self._on_trace)
         world.on_step.append(self._on_step)
@@ -67,6 +74,7 @@ class RegistrationWatch:
         if event.kind == "start":
             self._sent.pop(host.id, None)
             self._leaders.pop(host.id, None)
+            self._incomplete.pop(host.id, None)
 
     def _on_ask(self, host: Host, rpc: Rpc) -> None:
         message = rpc.message
@@ -74,13 +82,16 @@ class RegistrationWatch:
             known = self._sent.setdefault(host.id, {}).setdefault(message.api, _Registration(rpc))
             known.rpc, known.failed = rpc, None
             known.sent += 1
+            if message.api == BROKER:
+                self._asked[host.id] = self._world.now
 
     @rule(
         "F14",
         "RegistrationsRepeated",
         "A broker or controller whose registration failed, or was not answered, sends it again "
         "within a second after its back-off, as long as it knows an active controller. The "
-        "back-off is 100 ms, doubled with each failure.",
+        "back-off is 100 ms, doubled with each failure. A broker sends it again, too, once its "
+        "metadata has a level with directories, if its registration there has none.",
         simulated=True,
     )
     def _on_step(self, host: Host, event: Any) -> None:
@@ -113,6 +124,32 @@ class RegistrationWatch:
                     f" repeated its {api} for {(now - since) / 1e6:.3f} s after a failure"
                     f" ({known.sent} sent)",
                 )
+        self._judge_directories(host, node, before)
+
+    def _judge_directories(self, host: Host, node: Node, leader: tuple[int | None, int]) -> None:
+        """F14: a heartbeat may be in flight, or its back-off last, when the broker sees it."""
+        epoch, now = _incomplete(node), self._world.now
+        if epoch is None:
+            self._incomplete.pop(host.id, None)
+            return
+        known = self._incomplete.get(host.id)
+        if known is None or known[0] != epoch:
+            known = self._incomplete[host.id] = epoch, now
+        if leader[0] is None:
+            return
+        config, since = node.config, max(known[1], leader[1])
+        if self._asked.get(host.id, -1) >= known[1]:
+            self._incomplete[host.id] = epoch, NEVER
+        elif host.waited(since, now, STEPS_US) > 1000 * (
+            config.request_timeout_ms + config.heartbeat_interval_ms
+        ):
+            self._incomplete[host.id] = epoch, NEVER
+            self._failures.add(
+                "F14",
+                now,
+                f"{host.name} has known for {(now - since) / 1e6:.3f} s that it is registered"
+                " without its directory, and has not registered again",
+            )
 
     def _note_answer(self, sent: dict[str, _Registration], event: ApiResponseReceived) -> None:
         for known in sent.values():
@@ -122,6 +159,17 @@ class RegistrationWatch:
                 known.sent = 0
             else:
                 known.failed = self._world.now
+
+
+def _incomplete(node: Node) -> int | None:
+    """Return the epoch of the node's broker if its metadata lacks its directory, None if not."""
+    broker, image = node.broker, node.image.stable
+    if broker is None or broker.state in (Life.PENDING_CONTROLLED_SHUTDOWN, Life.STOPPED):
+        return None
+    mine = image.brokers.get(node.config.node_id)
+    if mine is None or mine.epoch != broker.epoch or mine.log_dirs:
+        return None
+    return mine.epoch if metadata_version(image) >= DIRECTORIES else None
 
 
 def _is_missing(node: Node, api: str, rpc: Rpc) -> bool:

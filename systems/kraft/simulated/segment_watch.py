@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kraftwreck.checkers.kraft.limits import STEPS_US
+from kraftwreck.nodes.log.batch import NO_TIMESTAMP
 from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.events import LogOpened, SegmentClosed
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
@@ -25,7 +26,6 @@ from kraftwreck.systems.kraft.simulated.record_logs import (
 )
 
 Place = tuple[int, PartitionKey]
-NO_TIMESTAMP = -1
 
 
 class Limits(NamedTuple):

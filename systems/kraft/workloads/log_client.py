@@ -278,10 +278,14 @@ def enable(client: LogClient, feature: str) -> Talk:
 
 
 def topic_configs(seed: int, brokers: int, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the configs of all topics of a run: ``min.insync.replicas`` is 2 where there are three
-    replicas, in one of four runs 1, unless it is ``given``."""
-    least = 1 if brokers < REPLICAS or draw_below(4, seed, "min-insync") == 0 else 2
-    return {MIN_INSYNC: str(least), **given}
+    """Return the configs of all topics of a run.
+
+    ``min.insync.replicas`` is 2 where there are three replicas, in one of four runs 1, unless it is
+    ``given``. With fewer it is 1, or more than there are, and then all of them count.
+    """
+    few = brokers < REPLICAS
+    least = draw_below(2 if few else 4, seed, "min-insync")
+    return {MIN_INSYNC: str(1 if least == 0 else 3 if few else 2), **given}
 
 
 def _retention(seed: int, topic: str) -> dict[str, str]:

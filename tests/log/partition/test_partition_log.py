@@ -247,21 +247,6 @@ def test_segments_below_the_start_need_not_be_whole(tmp_path: Path, orderly: boo
     assert not torn.exists()
 
 
-def test_segments_expire_by_size_and_time_below_the_high_watermark(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "t-0", dataclasses.replace(SMALL, retention_ms=1000))
-    fill(log, 100)
-    late = TIME + 10_000
-    assert log.expired_below(TIME, log.end_offset) == 0
-    assert log.expired_below(late, log.end_offset) == log.segments[-1]
-    assert log.expired_below(late, log.segments[2]) == log.segments[2]
-    log.settings = dataclasses.replace(SMALL, retention_ms=-1, retention_bytes=log.size - 1)
-    assert log.expired_below(late, log.end_offset) == 0
-    log.settings = dataclasses.replace(SMALL, retention_ms=-1, retention_bytes=2500)
-    below = log.expired_below(late, log.end_offset)
-    log.delete_below(below)
-    assert 2500 <= log.size < 4600
-
-
 def test_a_segment_ends_by_time(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", dataclasses.replace(SMALL, segment_ms=100))
     for time_ms in (0, 50, 100, 101, 102, 250):
