@@ -31,7 +31,6 @@ from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.clusters.netns import NetnsCluster
 from kraftwreck.harness.options import RunOptions
 from kraftwreck.harness.simulated.result import SimResult
-from kraftwreck.harness.workload import ClientSetting
 from kraftwreck.histories.disturbance import Disturbance
 from kraftwreck.histories.fault import Fault
 from kraftwreck.nemesis.inject import Injector
@@ -39,7 +38,6 @@ from kraftwreck.nodes.metadata.config_keys import COMMIT_MODE, ISR, QUORUM
 from kraftwreck.nodes.metadata.image_values import COMMIT_MODE_VERSION
 from kraftwreck.nodes.protocol.errors import NONE
 from kraftwreck.systems.kraft.client import KafkaClient
-from kraftwreck.systems.kraft.requests import KraftClient
 from kraftwreck.systems.kraft.simulated.campaign import KraftCampaign
 from kraftwreck.systems.kraft.simulated.run import simulate
 from kraftwreck.systems.kraft.system import SYSTEM, KraftDeployment
@@ -275,19 +273,6 @@ FLUSHES: Final[Mapping[str, Configs]] = {
 }
 
 
-class FixedTopics(ProduceWorkload):
-    """The workload of records with topics of the same ``configs`` in every run."""
-
-    def __init__(self, configs: Configs) -> None:
-        self._configs = configs
-
-    def client(self, setting: ClientSetting) -> KraftClient:
-        """Return the client of one thread."""
-        client = super().client(setting)
-        client.state.topic_configs = self._configs
-        return client
-
-
 def powerless(configs: Configs, seed: int) -> SimResult:
     """Simulate 20 s in which all three brokers lose power at once, twice."""
     campaign = KraftCampaign(
@@ -300,7 +285,7 @@ def powerless(configs: Configs, seed: int) -> SimResult:
         for at in (6, 13)
     ]  # fmt: skip
     options, knobs = campaign.options(seed), campaign.knobs(seed)
-    return simulate(options, FixedTopics(configs), schedule, Injector, knobs=knobs)
+    return simulate(options, ProduceWorkload(configs), schedule, Injector, knobs=knobs)
 
 
 def lost(result: SimResult) -> tuple[int, int]:

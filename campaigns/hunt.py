@@ -27,6 +27,7 @@ from kraftwreck.campaigns.case_run import cpu_limit
 from kraftwreck.campaigns.executed import Executed, executed
 from kraftwreck.harness.options import Style
 from kraftwreck.histories.exit_codes import FAILED
+from kraftwreck.histories.system_name import DEFAULT_SYSTEM
 from kraftwreck.nodes.consensus.effects import FatalError
 from kraftwreck.systems.campaign import Campaign
 from kraftwreck.systems.simulators import everything
@@ -148,6 +149,7 @@ def place_of(error: BaseException) -> str:
 @click.option("--nodes", "count", type=int, default=0)
 @click.option("-t", "--time-limit", type=float, default=30.0)
 @click.option("--style", type=click.Choice(get_args(Style)), default="swarm")
+@click.option("--system", default=DEFAULT_SYSTEM)
 @click.option("--option", "own", multiple=True)
 def cli(
     tree: Path,
@@ -157,6 +159,7 @@ def cli(
     count: int,
     time_limit: float,
     style: Style,
+    system: str,
     own: tuple[str, ...],
 ) -> None:
     """Hunt the bug in the node code below TREE."""
@@ -167,7 +170,7 @@ def cli(
         )
         sys.exit(FAILED)
     campaign = replace(
-        everything(),
+        everything(system),
         nodes=count,
         time_limit_s=time_limit,
         style=style,

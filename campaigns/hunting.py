@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,10 +23,18 @@ from kraftwreck.harness.archive import PROJECT_TREE
 from kraftwreck.harness.options import Style
 from kraftwreck.harness.patched_nodes import environment, patched_tree
 from kraftwreck.histories.exit_codes import CommandError
+from kraftwreck.histories.system_name import DEFAULT_SYSTEM
 from kraftwreck.systems.simulators import everything
 
 CHECK_BUDGET_S = 120.0
 _LAST_LINE = re.compile(r"[\w.]+(?:: .*)?$")
+
+
+class Aim(NamedTuple):
+    """The tests of a hunt: their system, and its options for campaigns."""
+
+    system: str = DEFAULT_SYSTEM
+    options: tuple[str, ...] = ()
 
 
 class HuntError(CommandError):
@@ -61,14 +70,14 @@ def hunt_patch(
     def on_part(part: Progress) -> None:
         on_progress(Progress(runs=runs + part.runs, cpu_s=cpu_s + part.cpu_s))
 
-    own = options_for(patch)
+    aim = aim_at(patch)
     with patched_tree(patch) as tree:
         while True:
             left_s = budget_s - cpu_s
-            hunted = _hunt(patch.name, tree, left_s, seed, style, own, on_progress=on_part)
+            hunted = _hunt(patch.name, tree, left_s, seed, style, aim, on_progress=on_part)
             counts.append(hunted.executed)
             runs, sim_s, cpu_s = runs + hunted.runs, sim_s + hunted.sim_s, cpu_s + hunted.cpu_s
-            if hunted.seed is not None and _fails_anyway(hunted.seed, style, own):
+            if hunted.seed is not None and _fails_anyway(hunted.seed, style, aim):
                 not_its.append(hunted.seed)
                 seed = hunted.seed + 1
                 if cpu_s < budget_s:
@@ -105,19 +114,38 @@ RECORDS = (
 """Code of the nodes that runs, or has a lasting effect, only where records are stored."""
 
 
-def options_for(patch: Path) -> tuple[str, ...]:
-    """Return the options of the system for tests of ``patch``: some code of the nodes runs only
-    where records are stored, and code of their host only with shells."""
+RAFT = (
+    "nodes/consensus/raft/",
+    "nodes/consensus/embedded.py",
+    "nodes/protocol/schemas/raft.py",
+    "nodes/store/",
+)
+"""Code of the nodes that only the system ``raft`` has."""
+
+
+def aim_at(patch: Path) -> Aim:
+    """Return the tests for ``patch``.
+
+    Some code of the nodes runs only in another system or where records are stored, and code of
+    their host only with shells.
+    """
     lines = patch.read_bytes().decode(errors="replace").splitlines()
     changed = [line for line in lines if line.startswith("+++ ")]
-    if changed and all(any(place in line for place in RECORDS) for line in changed):
-        return ("records=yes",)
-    return ("shells=yes",) if any("nodes/server/" in line for line in changed) else ()
+
+    def only(places: tuple[str, ...]) -> bool:
+        return bool(changed) and all(any(each in line for each in places) for line in changed)
+
+    if only(RAFT):
+        return Aim("raft")
+    if only(RECORDS):
+        return Aim(options=("records=yes",))
+    shells = any("nodes/server/" in line for line in changed)
+    return Aim(options=("shells=yes",) if shells else ())
 
 
-def _fails_anyway(seed: int, style: Style, own: tuple[str, ...]) -> bool:
+def _fails_anyway(seed: int, style: Style, aim: Aim) -> bool:
     """Whether the test with this ``seed`` fails without any patch."""
-    return _hunt("no patch", PROJECT_TREE, CHECK_BUDGET_S, seed, style, own, runs=1).found
+    return _hunt("no patch", PROJECT_TREE, CHECK_BUDGET_S, seed, style, aim, runs=1).found
 
 
 def _hunt(
@@ -126,14 +154,15 @@ def _hunt(
     budget_s: float,
     seed: int,
     style: Style,
-    own: tuple[str, ...],
+    aim: Aim,
     *,
     runs: int | None = None,
     on_progress: OnProgress = _quiet,
 ) -> Hunted:
     command = [sys.executable, "-m", "kraftwreck.campaigns.counted_hunt", str(tree)]
     command += ["--budget", f"{budget_s:g}", "--first-seed", str(seed), "--style", style]
-    command += [word for each in own for word in ("--option", each)]
+    command += ["--system", aim.system]
+    command += [word for each in aim.options for word in ("--option", each)]
     command += [] if runs is None else ["--runs", str(runs)]
     result = b""
     with (
@@ -184,7 +213,8 @@ def shrink_found(patch: Path, hunted: Hunted, style: Style, budget_s: float) -> 
     size, or None where it cannot be shrunk."""
     if hunted.seed is None or hunted.checker in (CRASH, IMPORT) or hunted.anomaly == UNKNOWN:
         return None
-    campaign = replace(everything(), style=style, system_options=options_for(patch))
+    system, own = aim_at(patch)
+    campaign = replace(everything(system), style=style, system_options=own)
     options = campaign.options(hunted.seed)
     case = Case.of(options, campaign.knobs(hunted.seed), campaign.schedule(hunted.seed))
     saved = SavedCase(case=case, patch=str(patch))

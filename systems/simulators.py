@@ -44,7 +44,9 @@ def simulator(system: str) -> Simulator:
 
 def everything(system: str = DEFAULT_SYSTEM) -> Campaign:
     """Return the campaign with all defaults, which hunts unknown bugs: nothing in it depends on a
-    particular bug."""
+    particular bug. A core has its own families of faults."""
+    if is_core(system):
+        return simulator(system).campaign(system=system, faults=tuple(load_core(system).faults))
     return simulator(system).campaign(system=system)
 
 

@@ -44,10 +44,13 @@ class SnapshotBuilder:
         """Whether every piece was returned, or :meth:`abandon` was called."""
         return self._records is None
 
-    def next_piece(self, records: int = PIECE_RECORDS) -> bytes | None:
+    def next_piece(
+        self, records: int = PIECE_RECORDS, most_bytes: int = PIECE_BYTES
+    ) -> bytes | None:
         """Return the next whole batches: the header first, the footer last, then None.
 
-        At most ``records`` metadata records are in one piece.
+        At most ``records`` metadata records are in one piece, and only the last one of them reaches
+        ``most_bytes``.
         """
         if self._header is not None:
             header, self._header = self._header, None
@@ -59,7 +62,7 @@ class SnapshotBuilder:
         for record in islice(self._records, records):
             chosen.append(record)
             size += len(record)
-            if size >= PIECE_BYTES:
+            if size >= most_bytes:
                 break
         base = self._next
         if chosen:

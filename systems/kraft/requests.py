@@ -41,8 +41,8 @@ class ClientState:
 
     ``nodes`` are the names of the controllers in a fixed order; ``ids`` maps node ids to names.
     ``gateways`` are the brokers to which writes go; if empty, they go directly to the active
-    controller. Topics get ``topic_configs`` beside those that a workload chooses. ``memory`` is the
-    workload's own.
+    controller. Topics get ``topic_configs`` beside those that a workload chooses. If that is None,
+    the workload draws them for each topic. ``memory`` is the workload's own.
     """
 
     thread: int
@@ -52,7 +52,7 @@ class ClientState:
     leader: str | None = None
     calls: int = 0
     gateways: Sequence[str] = ()
-    topic_configs: Mapping[str, str] = field(default_factory=dict)
+    topic_configs: Mapping[str, str] | None = None
     memory: dict[str, Any] = field(default_factory=dict)
 
     def broker(self, broker_id: int) -> str | None:

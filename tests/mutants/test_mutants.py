@@ -17,7 +17,7 @@ import pytest
 from kraftwreck.campaigns.campaign import Tested as Outcome
 from kraftwreck.campaigns.detection import Row, table
 from kraftwreck.campaigns.hunt import Hunted, hunt
-from kraftwreck.campaigns.hunting import hunt_patch, options_for
+from kraftwreck.campaigns.hunting import Aim, aim_at, hunt_patch
 from kraftwreck.cli.main import status
 from kraftwreck.harness.archive import IMPORT_ROOT, PROJECT_TREE
 from kraftwreck.harness.options import OptionError
@@ -213,25 +213,30 @@ def test_failures_without_the_bug_do_not_count(monkeypatch: pytest.MonkeyPatch) 
     assert (hunted.runs, hunted.cpu_s) == (4, 2.0)
 
 
+RECORDS, SHELLS = Aim(options=("records=yes",)), Aim(options=("shells=yes",))
+
+
 @pytest.mark.parametrize(
-    ("changed", "options"),
+    ("changed", "aim"),
     [
-        (["nodes/replication/partition.py"], ("records=yes",)),
-        (["nodes/replication/partition.py", "nodes/server/data_calls.py"], ("records=yes",)),
-        (["nodes/broker/data_plane.py"], ("records=yes",)),
-        (["nodes/server/clean_shutdown.py"], ("records=yes",)),
-        (["nodes/protocol/produced.py", "nodes/server/log_dirs.py"], ("records=yes",)),
-        (["nodes/replication/partition.py", "nodes/server/shell.py"], ("shells=yes",)),
-        (["nodes/replication/partition.py", "nodes/node.py"], ()),
-        ([], ()),
+        (["nodes/replication/partition.py"], RECORDS),
+        (["nodes/replication/partition.py", "nodes/server/data_calls.py"], RECORDS),
+        (["nodes/broker/data_plane.py"], RECORDS),
+        (["nodes/server/clean_shutdown.py"], RECORDS),
+        (["nodes/protocol/produced.py", "nodes/server/log_dirs.py"], RECORDS),
+        (["nodes/replication/partition.py", "nodes/server/shell.py"], SHELLS),
+        (["nodes/replication/partition.py", "nodes/node.py"], Aim()),
+        (["nodes/consensus/raft/poll.py", "nodes/consensus/embedded.py"], Aim("raft")),
+        (["nodes/consensus/raft/poll.py", "nodes/consensus/log.py"], Aim()),
+        ([], Aim()),
     ],
 )
 def test_a_patch_is_hunted_where_its_code_runs(
-    changed: list[str], options: tuple[str, ...], tmp_path: Path
+    changed: list[str], aim: Aim, tmp_path: Path
 ) -> None:
     patch = tmp_path / "bug.patch"
     patch.write_text("".join(f"--- a/{file}\n+++ b/{file}\n" for file in changed))
-    assert options_for(patch) == options
+    assert aim_at(patch) == aim
 
 
 IMPORT = "from hashlib import blake2b"
@@ -257,7 +262,7 @@ def test_a_patch_that_plants_no_bug_is_not_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     patch = str(harmless(tmp_path))
-    assert status(["mutants", "--patch", patch, "--budget", "2.5", "--json"]) == 1
+    assert status(["mutants", "--patch", patch, "--budget", "6", "--json"]) == 1
     output = capsys.readouterr()
     [row] = json.loads(output.out)["mutants"]
     assert (row["id"], row["found"], row["checker"]) == ("harmless", False, None)

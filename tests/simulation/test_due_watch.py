@@ -12,7 +12,7 @@ import pytest
 from kraftwreck.checkers.kraft.limits import LINGER_MS, MAX_IDLE_MS, READ_LINGER_US
 from kraftwreck.nodes.consensus.effects import ApiRequest, RequestReceived, Tick
 from kraftwreck.nodes.consensus.kraft.leader import Leader
-from kraftwreck.nodes.consensus.kraft.messages import FetchRequest
+from kraftwreck.nodes.consensus.kraft.messages import AddRaftVoterRequest, FetchRequest
 from kraftwreck.nodes.consensus.kraft.voters import VoterSet
 from kraftwreck.nodes.metadata.controller import Controller
 from kraftwreck.nodes.node import Node
@@ -44,10 +44,15 @@ class Process:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(due_watch, "Node", SimpleNamespace)
         patch.setattr(due_watch, "Replica", SimpleNamespace)
+        self.voters: set[tuple[int, bytes]] = set()
         self.leader = Leader(1, VoterSet({}), (), 5, 0, 1)
         self.leader.next_offset = 10
         self.replica = fake(
-            state=self.leader, log=fake(end_offset=10), high_watermark=9, voters=(1, 2, 3)
+            state=self.leader,
+            log=fake(end_offset=10),
+            high_watermark=9,
+            voters=(1, 2, 3),
+            history=fake(latest=fake(has=lambda *voter: voter in self.voters)),
         )
         self.image = fake(last_offset=9, stable_offset=8, proposed=1)
         self.controller = fake(is_active=True)
@@ -79,6 +84,12 @@ class Process:
         token = len(self.host.tokens)
         self.host.tokens[token] = "Fetch"
         self.step(RequestReceived(token, fetch(offset, high_watermark)))
+
+    def join(self, *, ack_when_committed: bool = False) -> None:
+        token = len(self.host.tokens)
+        self.host.tokens[token] = "AddRaftVoter"
+        asked = AddRaftVoterRequest(None, 1000, 4, b"d" * 16, (), ack_when_committed)
+        self.step(RequestReceived(token, asked))
 
     def append(self, end: int = 11) -> None:
         """Let the controller append a record, which is written at once."""
@@ -319,3 +330,37 @@ def test_the_limits_are_the_settings_of_the_nodes() -> None:
     assert defaults["max_idle_ms"] == MAX_IDLE_MS
     linger = signature(Controller).parameters["read_linger_ms"].default
     assert linger * MS == READ_LINGER_US
+
+
+# --- new voters ---------------------------------------------------------------------------------
+
+
+def test_a_request_for_a_voter_is_answered_by_the_step_that_appends_it(process: Process) -> None:
+    process.join()
+    process.step()
+    process.step()
+    assert process.found == []
+    process.voters.add((4, b"d" * 16))
+    process.step()
+    assert process.found == [], "the answer of this step has not left yet"
+    process.step()
+    assert len(process.found) == 1
+    assert "voter 4" in process.found[0]
+    process.step()
+    assert len(process.found) == 1, "it is reported once"
+
+
+@pytest.mark.parametrize("what", ["answered", "for the commit", "a voter", "not the leader"])
+def test_a_request_for_a_voter_may_wait(process: Process, what: str) -> None:
+    if what == "a voter":
+        process.voters.add((4, b"d" * 16))
+    process.join(ack_when_committed=what == "for the commit")
+    process.voters.add((4, b"d" * 16))
+    if what == "not the leader":
+        process.replica.state = None
+    process.step()
+    if what == "answered":
+        process.host.tokens.clear()
+    process.step()
+    process.step()
+    assert process.found == []

@@ -45,8 +45,9 @@ def test_voters_in_force_at_the_start_of_the_log_are_missed() -> None:
     for change in LATER:
         assert change.voters is not None
         cleaned.add_voters(change.offset, change.voters)
-    (text,) = forgotten(cleaned, SNAPSHOT, LATER)
-    assert "below offset 30" in text
+    below, cut = forgotten(cleaned, SNAPSHOT, LATER)
+    assert "below offset 30" in below
+    assert "after a cut at offset 30" in cut
 
 
 def test_an_outdated_end_is_missed() -> None:
@@ -61,3 +62,14 @@ def test_levels_are_compared() -> None:
     assert forgotten(made, Change(0, voters(1, 2), 0), ()) == []
     texts = forgotten(made, Change(0, voters(1, 2), 0), (Change(7, None, 1),))
     assert texts == ["would use kraft.version 0 at the end; its log has 1."]
+
+
+@pytest.mark.parametrize("left", [1, 2])
+def test_a_cut_that_keeps_a_change_is_found(left: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    truncate = VoterHistory.truncate
+    monkeypatch.setattr(VoterHistory, "truncate", lambda self, end: truncate(self, end + left))
+    texts = forgotten(history(), SNAPSHOT, LATER)
+    assert [text.partition(" after ")[2][:22] for text in texts] == [
+        "a cut at offset 30; it",
+        "a cut at offset 40; it",
+    ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kraftwreck.nodes.replication.epoch_cache import LeaderEpochs
-from kraftwreck.nodes.replication.events import LogOpened
+from kraftwreck.nodes.replication.events import LogOpened, Settings
 from kraftwreck.nodes.replication.log_view import LogView
 from kraftwreck.nodes.replication.producers import Producers
 from kraftwreck.simulation.failures import Failures
@@ -80,10 +81,55 @@ def forgets_segments(patch: Patch) -> None:
     patch.setattr(LogView, "truncate", planted)
 
 
+def retains(
+    patch: Patch, change: Callable[[Settings, int, int], tuple[Settings, int, int]]
+) -> None:
+    """Let a log apply other limits than those given."""
+    retained = LogView.retained_from
+
+    def planted(self: LogView, settings: Settings, high_watermark: int, wall_ms: int) -> int:
+        return retained(self, *change(settings, high_watermark, wall_ms))
+
+    patch.setattr(LogView, "retained_from", planted)
+
+
+def keeps_fewer_bytes(patch: Patch) -> None:
+    def change(settings: Settings, hw: int, wall: int) -> tuple[Settings, int, int]:
+        size = settings.retention_bytes
+        return replace(settings, retention_bytes=size - 1 if size > 0 else size), hw, wall
+
+    retains(patch, change)
+
+
+def keeps_more_bytes(patch: Patch) -> None:
+    def change(settings: Settings, hw: int, wall: int) -> tuple[Settings, int, int]:
+        size = settings.retention_bytes
+        return replace(settings, retention_bytes=size + 1 if size > 0 else size), hw, wall
+
+    retains(patch, change)
+
+
+def lets_records_expire_early(patch: Patch) -> None:
+    retains(patch, lambda settings, hw, wall: (settings, hw, wall + 1))
+
+
+def lets_records_expire_late(patch: Patch) -> None:
+    retains(patch, lambda settings, hw, wall: (settings, hw, wall - 1))
+
+
+def deletes_what_is_not_committed(patch: Patch) -> None:
+    retains(patch, lambda settings, hw, wall: (settings, 1 << 62, wall))
+
+
 @pytest.mark.parametrize(
     ("plant", "broken"),
     [
         (is_right, []),
+        (keeps_fewer_bytes, ["D11"]),
+        (keeps_more_bytes, ["D11"]),
+        (lets_records_expire_early, ["D11"]),
+        (lets_records_expire_late, ["D11"]),
+        (deletes_what_is_not_committed, ["D11"]),
         (keeps_the_end, ["D2"]),
         (keeps_the_size, ["D11"]),
         (keeps_producers, ["D3"]),

@@ -91,8 +91,9 @@ class Sender:
         self.world.on_step[0](self.host, event or Tick())
 
     def at(self, now: int, event: Any = None) -> list[str]:
-        """Return the rules that are broken after a step at ``now``."""
+        """Return the rules that are broken after two steps at ``now``: the first one may send."""
         self.world.now = now
+        self.step(event)
         self.step(event)
         return [each.type for each in self.failures.items]
 

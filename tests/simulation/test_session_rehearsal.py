@@ -121,6 +121,9 @@ class Rehearsed(Fetched):
         traffic = SimpleNamespace(on_answer=[])
         patch.setattr(session_rehearsal, "record_traffic", lambda world: traffic)
         patch.setattr(session_rehearsal, "Node", SimpleNamespace)
+        self.full: set[Any] = set()
+        disk = SimpleNamespace(logs=SimpleNamespace(full=self.full))
+        patch.setattr(session_rehearsal, "disk_of_records", lambda host: disk)
         world: Any = SimpleNamespace(now=0)
         SessionRehearsal(world, self.failures)
         data = SimpleNamespace(core=self.broker.core)
@@ -157,6 +160,17 @@ def test_other_answers_show_no_session_that_leaves_something_out(monkeypatch: Pa
     assert one.see() == []
     one.partition.leading = True
     assert one.see() == ["D7"]
+
+
+def test_an_answer_of_a_full_disk_is_not_what_the_session_has_noted(monkeypatch: Patch) -> None:
+    one = Rehearsed(monkeypatch)
+    one.partition.leading = False
+    reply = replace(one.reply, parts=(out.ReadPart(KEY, errors.NONE, 5, 1),))
+    one.full.add(KEY)
+    assert one.see(reply=reply) == []
+    one.full.clear()
+    assert one.see(reply=reply) == []
+    assert one.see(reply=reply) == ["D16"]
 
 
 def test_a_session_repeats_nothing(monkeypatch: Patch) -> None:

@@ -17,6 +17,7 @@ from kraftwreck.systems.kraft.simulated.snapshot_rehearsal import (
     Record,
     additions,
     made_again,
+    made_by_bytes,
     removals,
 )
 from tests.metadata.test_image_round_trip import image_of, one_of_everything
@@ -56,6 +57,27 @@ def test_a_snapshot_has_the_image_of_when_it_began(content: list[Record]) -> Non
     for seed in SEEDS:
         before, made = made_again(content, seed)
         assert made == before, seed
+
+
+def test_pieces_of_few_bytes_have_the_whole_image(content: list[Record]) -> None:
+    for seed in SEEDS:
+        before, made = made_by_bytes(content, seed)
+        assert made == before, seed
+
+
+def test_a_piece_that_loses_the_record_after_it_breaks_i19(
+    content: list[Record], monkeypatch: Patch
+) -> None:
+    next_piece = SnapshotBuilder.next_piece
+
+    def loses(self: SnapshotBuilder, records: int = 1000, most_bytes: int = 1 << 18) -> Any:
+        piece = next_piece(self, records, most_bytes)
+        next(self._records or iter(()), None)
+        return piece
+
+    monkeypatch.setattr(SnapshotBuilder, "next_piece", loses)
+    before, made = made_by_bytes(content, 0)
+    assert made != before
 
 
 def forgets_what_is_gone(patch: Patch) -> None:
@@ -183,6 +205,7 @@ def test_the_first_two_snapshots_with_objects_to_remove_are_made_again(
 
     monkeypatch.setattr(snapshot_watch, "_records", lambda content: settings)
     monkeypatch.setattr(snapshot_rehearsal, "made_again", planted)
+    monkeypatch.setattr(snapshot_rehearsal, "made_by_bytes", lambda records, seed: ("", ""))
     run = Watched()
     run.commit(1, upto=6)
     for end in range(1, 6):

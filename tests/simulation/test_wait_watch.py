@@ -14,7 +14,14 @@ from kraftwreck.nodes.protocol.errors import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from kraftwreck.nodes.replication import effects as out
-from kraftwreck.nodes.replication.events import FetchPart, FetchReceived, ProduceReceived
+from kraftwreck.nodes.replication.events import (
+    DeleteRecordsReceived,
+    FetchPart,
+    FetchReceived,
+    Peer,
+    ProduceReceived,
+)
+from kraftwreck.nodes.replication.in_sync import Remote
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.systems.kraft.simulated import replica_positions, wait_watch
 from tests.replication.world import batch
@@ -35,7 +42,8 @@ class Led:
             hw=5,
             log=SimpleNamespace(start=0, end=7),
             assignment=SimpleNamespace(leader_epoch=3),
-            in_sync=SimpleNamespace(isr=(4,), pending=None),
+            in_sync=SimpleNamespace(isr=(4,), pending=None, remotes={}),
+            with_=SimpleNamespace(peers={}),
         )
         self.replicas: dict[Any, Any] = {KEY: self.leader}
         self.host: Any = SimpleNamespace(id=4, life=1, name="b1")
@@ -61,7 +69,8 @@ class Led:
 
     def steps(self, count: int) -> None:
         for _ in range(count):
-            self.world.on_emit[0](self.host)
+            for each in self.world.on_emit:
+                each(self.host)
 
     def answer(self, error: int) -> list[str]:
         message: Any = SimpleNamespace(call=SimpleNamespace(event=self.event))
@@ -181,3 +190,67 @@ def test_a_fetch_of_a_byte_does_not_wait_while_there_are_records(
     led.handle(FetchReceived(1, (FetchPart(KEY, offset, 100),), min_bytes=least))
     led.steps(3)
     assert led.answer(NONE) == broken
+
+
+@pytest.fixture
+def deleting(monkeypatch: pytest.MonkeyPatch) -> Led:
+    """A leader that deletes below 4, as a replica that is alive and a fenced one have not."""
+    led = Led(monkeypatch, room=True)
+    led.leader.log.start = 4
+    led.leader.in_sync.remotes = {5: Remote(0, start=3), 6: Remote(0, start=3)}
+    led.leader.with_.peers = {5: Peer(1, eligible=True), 6: Peer(1, eligible=False)}
+    led.handle(DeleteRecordsReceived(1, 1000, ((KEY, 4),)))
+    led.steps(9)
+    assert led.failures.items == []
+    return led
+
+
+@pytest.mark.parametrize(("steps", "broken"), [(2, []), (3, ["L13"]), (9, ["L13"])])
+def test_a_deletion_that_all_live_replicas_have_made_is_answered(
+    deleting: Led, steps: int, broken: list[str]
+) -> None:
+    deleting.leader.in_sync.remotes[5].start = 4
+    deleting.steps(steps)
+    assert [each.type for each in deleting.failures.items] == broken
+
+
+@pytest.mark.parametrize("what", ["deposed", "removed", "answered", "another process", "behind"])
+def test_a_deletion_that_need_not_be_answered(deleting: Led, what: str) -> None:
+    deleting.leader.in_sync.remotes[5].start = 4
+    deleting.steps(2)
+    if what == "deposed":
+        deleting.leader.leading = False
+    elif what == "removed":
+        del deleting.replicas[KEY]
+    elif what == "answered":
+        deleting.answer(NONE)
+    elif what == "another process":
+        deleting.host.life += 1
+    else:
+        deleting.leader.in_sync.remotes[5].start = 3
+    deleting.steps(9)
+    assert deleting.failures.items == []
+
+
+def test_a_deletion_up_to_the_high_watermark_is_one_up_to_where_the_log_begins(
+    deleting: Led,
+) -> None:
+    deleting.answer(NONE)
+    deleting.handle(DeleteRecordsReceived(2, 1000, ((KEY, -1),)))
+    deleting.steps(9)
+    deleting.leader.in_sync.remotes.clear()
+    deleting.steps(3)
+    assert [each.type for each in deleting.failures.items] == ["L13"]
+
+
+@pytest.mark.parametrize("what", ["refused", "follower", "several"])
+def test_a_deletion_that_has_not_begun_is_not_judged(deleting: Led, what: str) -> None:
+    deleting.answer(NONE)
+    deleting.leader.in_sync.remotes.clear()
+    deleting.leader.leading = what != "follower"
+    parts = ((KEY, 5 if what == "refused" else 4),)
+    more = ((OTHER, 0),) if what == "several" else ()
+    deleting.handle(DeleteRecordsReceived(2, 1000, parts + more))
+    deleting.leader.leading = True
+    deleting.steps(9)
+    assert deleting.failures.items == []

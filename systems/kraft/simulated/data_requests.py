@@ -199,7 +199,8 @@ class RecordOutlets:
     """Carries out the effects of data planes that leave a broker.
 
     ``on_request`` is called with each request when a broker has read it, ``on_answer`` with each
-    answer before it leaves: host, request, the effect of the core, and the body.
+    answer before it leaves: host, request, the effect of the core, and the body. ``on_silence`` is
+    called with each request that gets no answer: host, request, whether its connection is closed.
     """
 
     def __init__(self, world: Any) -> None:
@@ -207,6 +208,7 @@ class RecordOutlets:
         self.followers = Followers(world)
         self.on_request: list[Callable[[Host, RecordMessage], None]] = []
         self.on_answer: list[Callable[[Host, RecordMessage, Any, dict[str, Any]], None]] = []
+        self.on_silence: list[Callable[[Host, RecordMessage, bool], None]] = []
 
     def outlets(self) -> dict[type, Outlet]:
         """Return how each effect is carried out, by its type."""
@@ -255,9 +257,12 @@ class RecordOutlets:
         self._world.wires.reply(host, ApiReply(effect.token, body))
 
     def _silent(self, host: Host, effect: out.Silent) -> None:
-        call = _message(host, effect.token).call
-        assert call is not None
-        if requests_of(host).closes(call, effect):
+        message = _message(host, effect.token)
+        assert message.call is not None
+        closes = requests_of(host).closes(message.call, effect)
+        for told in self.on_silence:
+            told(host, message, closes)
+        if closes:
             self._world.wires.abandon(host, Abandon(effect.token))
         else:
             self._world.wires.calls.answer(host.tokens.pop(effect.token), None)

@@ -16,7 +16,7 @@ from kraftwreck.checkers.kraft.limits import LINGER_MS, MAX_IDLE_MS, READ_LINGER
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.nodes.consensus.effects import ApiRequest, RequestReceived
 from kraftwreck.nodes.consensus.kraft.leader import Leader
-from kraftwreck.nodes.consensus.kraft.messages import FetchRequest
+from kraftwreck.nodes.consensus.kraft.messages import AddRaftVoterRequest, FetchRequest
 from kraftwreck.nodes.consensus.kraft.replica import Replica
 from kraftwreck.nodes.metadata.controller import Controller
 from kraftwreck.nodes.metadata.image import MetadataImage
@@ -46,7 +46,9 @@ class _Asked:
 class _Process:
     """One process as its last step left it. Times are µs of its own clock.
 
-    ``fetches`` and ``asked`` are the requests that it has handled, by token. ``leads``, ``end`` and
+    ``fetches`` and ``asked`` are the requests that it has handled, by token. ``joins`` are
+    those for a voter that are to be answered before the commit, and ``joined`` those of them whose
+    voter is in the log. ``leads``, ``end`` and
     ``hw`` are its role, log end and high watermark, ``stable`` the offset that its image shows, and
     ``due`` its next Tick. ``last`` is the last record of its image, proposals included, which its
     active controller has known since ``idle`` (None: it is not active). ``queued`` is since when
@@ -56,6 +58,8 @@ class _Process:
     life: int
     fetches: dict[int, FetchRequest] = field(default_factory=dict)
     asked: dict[int, _Asked] = field(default_factory=dict)
+    joins: dict[int, AddRaftVoterRequest] = field(default_factory=dict)
+    joined: set[int] = field(default_factory=set)
     leads: bool = False
     end: int = 0
     hw: int = 0
@@ -97,8 +101,14 @@ class DueWatch:
             self._judge_fetches(host, known)
         if known.asked:
             self._judge_asked(host, known)
+        if known.joins:
+            self._judge_joins(host, known, replica)
         if type(event) is RequestReceived and type(event.message) is FetchRequest:
             known.fetches[event.token] = event.message
+        if type(event) is RequestReceived and type(event.message) is AddRaftVoterRequest:
+            asked = event.message
+            if not (asked.ack_when_committed or _has_voter(replica, asked)):
+                known.joins[event.token] = asked
         if type(event) is ApiRequest and controller.is_active and event.api in WAITING:
             now = host.clock.mono(self._world.now)
             # A late step does work that was due, too: a new record may not be the request's.
@@ -168,9 +178,10 @@ class DueWatch:
         "WaitsEnd",
         "A fetch of the metadata log that waits is answered by the step that appends or commits "
         "what it lacks, and a request to the active controller by the step that applies its "
-        "record. Records wait for their batch at most as long as the first of them may, reads 5 "
-        "ms for a record. An active controller appends a record at the latest after the longest "
-        "idle time.",
+        "record. A request for a voter that need not wait for the commit is answered by the step "
+        "that appends the voters. Records wait for their batch at most as long as the first of "
+        "them may, reads 5 ms for a record. An active controller appends a record at the latest "
+        "after the longest idle time.",
         simulated=True,
     )
     def _judge_fetches(self, host: Host, known: _Process) -> None:
@@ -189,6 +200,20 @@ class DueWatch:
                 f"lets a fetch of node {each.replica_id} at {each.fetch_offset} with high watermark"
                 f" {each.high_watermark} wait although {why}",
             )
+
+    def _judge_joins(self, host: Host, known: _Process, replica: Replica) -> None:
+        """Judge the requests for voters that the last step has left unanswered."""
+        known.joins = {token: e for token, e in known.joins.items() if token in host.tokens}
+        for token in known.joined & known.joins.keys():
+            voter = known.joins.pop(token).voter_id
+            self._fail(
+                host,
+                f"lets the request for voter {voter} wait, which need not be committed, although"
+                " the voter is in its log",
+            )
+        leads = isinstance(replica.state, Leader)
+        joins = known.joins.items()
+        known.joined = {token for token, e in joins if leads and _has_voter(replica, e)}
 
     def _judge_asked(self, host: Host, known: _Process) -> None:
         """Judge the requests to the controller that the last step has left unanswered."""
@@ -215,3 +240,7 @@ def known_voters(host: Host) -> tuple[int, ...]:
     """Return the voters that the process of ``host`` knows."""
     node = host.node
     return node.replica.voters if isinstance(node, Node) else ()
+
+
+def _has_voter(replica: Replica, asked: AddRaftVoterRequest) -> bool:
+    return replica.history.latest.has(asked.voter_id, asked.directory)

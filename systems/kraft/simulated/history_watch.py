@@ -2,12 +2,14 @@
 
 Which voters were in force before the last change matters only once that change is truncated, or for
 a snapshot that ends before it. Both are rare, so the whole history is judged when the log is
-cleaned and when the voters change.
+cleaned and when the voters change. A copy is cut before each change. Compiled ones cannot be
+copied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from typing import NamedTuple
 
 from kraftwreck.histories.trace import TraceEvent
@@ -21,6 +23,7 @@ from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.binding import disk_of
+from kraftwreck.systems.kraft.simulated.replica_copies import INTERPRETED
 
 
 class Change(NamedTuple):
@@ -87,6 +90,10 @@ def forgotten(history: VoterHistory, first: Change, later: Iterable[Change]) -> 
 
     for change in later:
         compare(*history.at(change.offset), f"below offset {change.offset}")
+        if INTERPRETED:
+            cut = deepcopy(history)
+            cut.truncate(change.offset)
+            compare(cut.latest, cut.level, f"after a cut at offset {change.offset}")
         voters = change.voters or voters
         level = level if change.level is None else change.level
     compare(history.latest, history.level, "at the end")

@@ -58,6 +58,7 @@ from kraftwreck.systems.kraft.simulated.fetch_rehearsal import wrong_fetches
 from kraftwreck.systems.kraft.simulated.fetch_sizes import FetchSizes
 from kraftwreck.systems.kraft.simulated.flush_watch import FlushWatch
 from kraftwreck.systems.kraft.simulated.handover_watch import HandoverWatch
+from kraftwreck.systems.kraft.simulated.heartbeat_watch import HeartbeatWatch
 from kraftwreck.systems.kraft.simulated.history_watch import HistoryWatch
 from kraftwreck.systems.kraft.simulated.invented_fetches import InventedFetches
 from kraftwreck.systems.kraft.simulated.leader_counts import LeaderCounts
@@ -94,6 +95,7 @@ from kraftwreck.systems.kraft.simulated.sequence_rehearsal import wrong_sequence
 from kraftwreck.systems.kraft.simulated.service_watch import ServiceWatch
 from kraftwreck.systems.kraft.simulated.session_rehearsal import SessionRehearsal
 from kraftwreck.systems.kraft.simulated.session_watch import SessionWatch
+from kraftwreck.systems.kraft.simulated.silence_watch import SilenceWatch
 from kraftwreck.systems.kraft.simulated.snapshot_watch import SnapshotWatch
 from kraftwreck.systems.kraft.simulated.step_logs import StepLogs
 from kraftwreck.systems.kraft.simulated.stop_watch import StopWatch
@@ -144,6 +146,7 @@ class Invariants:
         EndpointRehearsal(world, self.failures)
         FlushWatch(world, self.failures)
         HandoverWatch(world, self.failures)
+        HeartbeatWatch(world, self.failures)
         HistoryWatch(world, self.failures)
         MetadataCrashes(world, self.failures)
         InventedFetches(world, self.failures)
@@ -210,6 +213,7 @@ class Invariants:
         RetentionWatch(world, self.failures)
         SegmentWatch(world, self.failures, self.records.logs)
         SessionRehearsal(world, self.failures)
+        SilenceWatch(world, self.failures, self.records.logs)
         StopWatch(world, self.failures)
         PaceWatch(world, self.failures)
         VersionRehearsal(world, self.failures)

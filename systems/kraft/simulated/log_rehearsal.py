@@ -10,9 +10,10 @@ again, loses its first segments, and is cut again.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
-from kraftwreck.nodes.replication.events import LogOpened, SegmentClosed
+from kraftwreck.nodes.replication.events import LogOpened, SegmentClosed, Settings
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
 from kraftwreck.nodes.replication.log_view import TAIL, LogView
 from kraftwreck.nodes.replication.producers import KEPT
@@ -76,7 +77,7 @@ class _Model:
             within = [each for each in self.batches[-SEGMENT:] if each.base_offset >= since]
             if len(within) == SEGMENT:
                 size = sum(each.size for each in within)
-                closed = SegmentClosed(KEY, since, self.end, size, 0)
+                closed = SegmentClosed(KEY, since, self.end, size, batch.max_timestamp)
                 self.segments.append(closed)
                 view.segments.append(closed)
 
@@ -130,6 +131,28 @@ class _Model:
             found.setdefault(batch.producer_id, []).append(batch.base_offset)
         return {producer: offsets[-KEPT:] for producer, offsets in found.items()}
 
+    def retained(self) -> Iterator[tuple[int, int]]:
+        """Yield (where the log would begin, where it must) by limits of size and of time, one at a
+        time: those at which the next segment goes, and the ones below.
+
+        A batch is as old as the number of those after it.
+        """
+        left = [each for each in self.segments if each.end_offset > self.start]
+        size, forever = self.size(), Settings(retention_ms=-1, retention_bytes=-1)
+        for count, each in enumerate(left[:3], start=1):
+            size -= each.size
+            before = self.start if count == 1 else left[count - 2].end_offset
+            age = self._made - each.max_timestamp
+            for settings, end in (
+                (replace(forever, retention_bytes=size), each.end_offset),
+                (replace(forever, retention_bytes=size + 1), before),
+                (replace(forever, retention_ms=age - 1), each.end_offset),
+                (replace(forever, retention_ms=age), before),
+            ):
+                for committed in (self.end, each.end_offset - 1):
+                    right = end if committed == self.end else before
+                    yield self.view.retained_from(settings, committed, self._made), right
+
     def faults(self) -> Iterator[tuple[str, str]]:
         """Yield the rules that the core breaks, and how."""
         view = self.view
@@ -148,6 +171,9 @@ class _Model:
         right = [each.end_offset for each in self.segments if each.end_offset > self.start]
         if ends != right:
             yield "D11", f"has closed segments that end at {ends}, not at {right}"
+        for begins, right_start in self.retained():
+            if begins != right_start:
+                yield "D11", f"would keep records from {begins} on, not from {right_start}"
         for batch in self.batches[-2 * KEPT :: KEPT]:
             found = view.bytes_between(batch.base_offset, self.end, 1 << 20)
             if found != (wanted := self.bytes_from(batch.base_offset)):

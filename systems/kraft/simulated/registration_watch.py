@@ -34,7 +34,6 @@ from kraftwreck.systems.kraft.simulated.known_controller import known_controller
 
 BROKER: Final = "BrokerRegistration"
 CONTROLLER: Final = "ControllerRegistration"
-NEVER: Final = 1 << 62
 
 
 @dataclass(slots=True)
@@ -50,6 +49,20 @@ class _Registration:
     failed: int | None = None
 
 
+@dataclass(slots=True)
+class _Incomplete:
+    """A registration without directories, by its broker epoch, which its broker knows ``since``.
+
+    ``is_late``: a step has found the broker late; it may register by that step. ``is_over``: it has
+    done so, or that was reported.
+    """
+
+    epoch: int
+    since: int
+    is_late: bool = False
+    is_over: bool = False
+
+
 class RegistrationWatch:
     """Judges the registrations of all processes of ``world``."""
 
@@ -61,9 +74,7 @@ class RegistrationWatch:
         self._leaders: dict[int, tuple[int | None, int]] = {}
         """By host: the other node that it knows as the active controller and can reach, -1 without
         one, and since when."""
-        self._incomplete: dict[int, tuple[int, int]] = {}
-        """By host: the broker epoch of a registration that lacks directories, and since when the
-        broker could know that; NEVER once it has sent another one."""
+        self._incomplete: dict[int, _Incomplete] = {}
         self._asked: dict[int, int] = {}
         """By host: when it has sent its last BrokerRegistration."""
         world.wires.on_ask.append(self._on_ask)
@@ -133,17 +144,20 @@ class RegistrationWatch:
             self._incomplete.pop(host.id, None)
             return
         known = self._incomplete.get(host.id)
-        if known is None or known[0] != epoch:
-            known = self._incomplete[host.id] = epoch, now
-        if leader[0] is None:
+        if known is None or known.epoch != epoch:
+            known = self._incomplete[host.id] = _Incomplete(epoch, now)
+        if leader[0] is None or known.is_over:
             return
-        config, since = node.config, max(known[1], leader[1])
-        if self._asked.get(host.id, -1) >= known[1]:
-            self._incomplete[host.id] = epoch, NEVER
-        elif host.waited(since, now, STEPS_US) > 1000 * (
-            config.request_timeout_ms + config.heartbeat_interval_ms
-        ):
-            self._incomplete[host.id] = epoch, NEVER
+        config, since = node.config, max(known.since, leader[1])
+        most = 1000 * (config.request_timeout_ms + config.heartbeat_interval_ms)
+        if self._asked.get(host.id, -1) >= known.since:
+            known.is_over = True
+        elif host.waited(since, now, STEPS_US) <= most:
+            known.is_late = False
+        elif not known.is_late:
+            known.is_late = True
+        else:
+            known.is_over = True
             self._failures.add(
                 "F14",
                 now,

@@ -29,7 +29,7 @@ from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.binding import record_traffic
 from kraftwreck.systems.kraft.simulated.data_requests import RecordMessage
-from kraftwreck.systems.kraft.simulated.record_logs import name_of
+from kraftwreck.systems.kraft.simulated.record_logs import disk_of_records, name_of
 
 LAST_EPOCH: Final = 2**31 - 1
 """The epoch of a session before its epochs begin again with 1."""
@@ -87,7 +87,12 @@ class SessionRehearsal:
             return
 
     def _judge_repeats(self, host: Host, event: FetchReceived, reply: out.ReplyFetch) -> None:
-        """D16: an answer of a session leaves out what has not changed."""
+        """D16: an answer of a session leaves out what has not changed.
+
+        After an append that a full disk refuses the answer has a lower high watermark than the
+        session has noted.
+        """
+        full = disk_of_records(host).logs.full
         place, begins = (host.id, host.life, reply.session_id), event.session_epoch == 0
         sent = self._sent.setdefault(place, {})
         for key in event.forgotten:
@@ -101,7 +106,7 @@ class SessionRehearsal:
                     self._world.now,
                     f"{host.name} repeats {name_of(key)} in a session although nothing is new",
                 )
-            sent[key] = offsets if part.error == errors.NONE else NOTHING
+            sent[key] = offsets if part.error == errors.NONE and key not in full else NOTHING
 
 
 def judge_table(parts: tuple[FetchPart, ...]) -> Iterator[str]:

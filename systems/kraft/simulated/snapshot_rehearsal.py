@@ -3,7 +3,7 @@
 A snapshot is made a piece at a time, and has the image of when it began. It is wrong only if the
 right object changes between the right two pieces, which is rare. So the image of a snapshot is
 built again, and between two pieces all that can be removed is removed. Then a part of it comes
-back, and new objects are made.
+back, and new objects are made. Pieces are also limited by bytes, which few images reach.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from kraftwreck.nodes.protocol.records import decode_record
 
 MOST: Final = 2
 """How many snapshots of a run are made again."""
+MOST_BYTES: Final = 500
+"""The most bytes to which a piece is limited."""
 NEW: Final = 10_000
 """The distance of the ids of new objects."""
 LEAST: Final = 3
@@ -66,6 +68,21 @@ def additions(records: Sequence[Record]) -> list[Record]:
     return found
 
 
+def made_by_bytes(records: Sequence[Record], seed: int) -> tuple[str, str]:
+    """Return the digests of the image of ``records``, and of a snapshot of it in pieces of few
+    bytes; an error of the nodes in place of the latter."""
+    image = _image_of(records)
+    most = 1 + draw_below(MOST_BYTES, seed, "bytes")
+    builder = SnapshotBuilder(image.freeze(), header_batch(0, 1, 1), RecordCache())
+    content = bytearray()
+    try:
+        while (piece := builder.next_piece(most_bytes=most)) is not None:
+            content += piece
+        return image.digest(), _image_in(content).digest()
+    except FatalError as error:
+        return "", str(error)
+
+
 def made_again(records: Sequence[Record], seed: int) -> tuple[str, str]:
     """Return the digests of the image of ``records``, and of a snapshot of it that is made while it
     changes; an error of the nodes in place of the latter. ``seed`` draws between which pieces."""
@@ -76,8 +93,7 @@ def made_again(records: Sequence[Record], seed: int) -> tuple[str, str]:
 
 
 def _made_again(records: Sequence[Record], seed: int) -> tuple[str, str]:
-    image = MetadataImage(indexed=False)
-    image.commit(len(records), 0, records)
+    image = _image_of(records)
     before = image.digest()
     builder = SnapshotBuilder(image.freeze(), header_batch(0, 1, 1), RecordCache())
     content = bytearray()
@@ -94,7 +110,15 @@ def _made_again(records: Sequence[Record], seed: int) -> tuple[str, str]:
         number += 1
         if changed:
             image.commit(image.committed_offset + len(changed), 0, changed)
+    return before, _image_in(content).digest()
+
+
+def _image_of(records: Sequence[Record]) -> MetadataImage:
+    image = MetadataImage(indexed=False)
+    image.commit(len(records), 0, records)
+    return image
+
+
+def _image_in(content: bytearray) -> MetadataImage:
     found = [decode_record(each) for each in data_records(content)]
-    copy = MetadataImage(indexed=False)
-    copy.commit(len(found), 0, [(kind, fields) for kind, _, fields in found])
-    return before, copy.digest()
+    return _image_of([(kind, fields) for kind, _, fields in found])

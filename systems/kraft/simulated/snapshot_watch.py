@@ -158,6 +158,14 @@ class SnapshotWatch:
                 f" pieces, has digest {made} in place of {before}",
                 event,
             )
+        before, made = snapshot_rehearsal.made_by_bytes(records, self._world.now)
+        if made != before:
+            self._fail(
+                "I19",
+                f"a snapshot of the image of {event.node} at {name} in pieces of few bytes has"
+                f" digest {made} in place of {before}",
+                event,
+            )
 
     def _judge_content(self, host: Host, name: SnapshotId, event: TraceEvent) -> None:
         records = _records(disk_of(host).snapshots[name])

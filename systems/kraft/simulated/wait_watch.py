@@ -11,9 +11,14 @@ from typing import Any, Final
 
 from kraftwreck.nodes.protocol import errors
 from kraftwreck.nodes.replication import effects as out
-from kraftwreck.nodes.replication.events import FetchPart, FetchReceived, ProduceReceived
+from kraftwreck.nodes.replication.events import (
+    DeleteRecordsReceived,
+    FetchPart,
+    FetchReceived,
+    ProduceReceived,
+)
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
-from kraftwreck.nodes.replication.partition import CONSUMER
+from kraftwreck.nodes.replication.partition import CONSUMER, Partition
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
@@ -30,6 +35,18 @@ from kraftwreck.systems.kraft.simulated.requests_of_step import requests_of_step
 
 ALL: Final = -1
 """acks=all."""
+STEPS: Final = 2
+"""A deletion that could be answered after a step is answered by that step or the next one."""
+
+
+@dataclass(slots=True)
+class _Deletion:
+    """An open request to delete the records of one partition below ``offset``, and after how many
+    steps in a row it could have been answered."""
+
+    key: PartitionKey
+    offset: int
+    steps: int = 0
 
 
 @dataclass(slots=True)
@@ -42,6 +59,7 @@ class _Process:
     handled: dict[int, int] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
     had: set[int] = field(default_factory=set)
+    deletions: dict[int, _Deletion] = field(default_factory=dict)
 
 
 class WaitWatch:
@@ -57,6 +75,7 @@ class WaitWatch:
         self._positions = positions
         self._processes: dict[int, _Process] = {}
         world.on_step.append(self._on_step)
+        world.on_emit.append(self._on_emit)
         record_traffic(world).on_answer.append(self._answered)
 
     def _of(self, host: Host) -> _Process:
@@ -67,6 +86,8 @@ class WaitWatch:
 
     def _on_step(self, host: Host, event: Any) -> None:
         for request in requests_of_step(event):
+            if isinstance(request, DeleteRecordsReceived):
+                self._note_deletion(host, request)
             if not isinstance(request, FetchReceived | ProduceReceived):
                 continue
             process, replicas = self._of(host), replicas_on(host)
@@ -80,6 +101,8 @@ class WaitWatch:
 
     def _answered(self, host: Host, message: RecordMessage, effect: Any, body: Any) -> None:
         event = message.call.event if message.call is not None else None
+        if isinstance(event, DeleteRecordsReceived):
+            self._of(host).deletions.pop(event.token, None)
         if not isinstance(event, FetchReceived | ProduceReceived):
             return
         process, steps = self._of(host), self._positions.steps(host)
@@ -99,6 +122,30 @@ class WaitWatch:
             if led is not None and event.min_bytes <= 1 and _has_more(event, part, led):
                 what = f"a fetch at {part.offset}, and has records to {led.end}"
                 self._fail(host, part.key, what)
+
+    def _note_deletion(self, host: Host, event: DeleteRecordsReceived) -> None:
+        """Note a deletion that a leader has begun: its own log begins there at once."""
+        if len(event.parts) != 1:
+            return
+        key, offset = event.parts[0]
+        led = replicas_on(host).get(key)
+        if led is not None and led.leading and led.log is not None and offset <= led.log.start:
+            offset = led.log.start if offset < 0 else offset
+            self._of(host).deletions[event.token] = _Deletion(key, offset)
+
+    def _on_emit(self, host: Host) -> None:
+        known = self._processes.get(host.id)
+        if known is None or not known.deletions or known.life != host.life:
+            return
+        replicas = replicas_on(host)
+        for token, deletion in list(known.deletions.items()):
+            led = replicas.get(deletion.key)
+            reached = led is not None and led.leading and _low_watermark(led) >= deletion.offset
+            deletion.steps = deletion.steps + 1 if reached else 0
+            if deletion.steps > STEPS:
+                del known.deletions[token]
+                what = f"a deletion below {deletion.offset}, which all live replicas have made"
+                self._fail(host, deletion.key, what)
 
     def _judge_removed(self, host: Host, event: FetchReceived | ProduceReceived) -> None:
         """Judge whether the broker had removed a partition of the request before its last step.
@@ -160,3 +207,14 @@ def _has_more(event: FetchReceived, part: FetchPart, led: Position) -> bool:
     """Whether a leader had records for this part of a fetch."""
     end = led.hw if event.replica_id == CONSUMER else led.end
     return part.leader_epoch in (-1, led.epoch) and led.start <= part.offset < end
+
+
+def _low_watermark(led: Partition) -> int:
+    """Return where the last log begins of a leader and the replicas that are alive."""
+    peers = led.with_.peers
+    starts = [
+        remote.start
+        for broker, remote in led.in_sync.remotes.items()
+        if broker in peers and peers[broker].eligible
+    ]
+    return min(starts, default=led.log.start) if led.log is not None else -1

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kraftwreck.harness.client import Answer, Call, Pause
-from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.draw import draw, draw_below
 from kraftwreck.nodes.metadata.config_keys import COMMIT_MODE, QUORUM
 from kraftwreck.nodes.metadata.eligibility import ELR_VERSION
 from kraftwreck.nodes.metadata.image_values import COMMIT_MODE_VERSION
@@ -248,9 +248,8 @@ def create(client: LogClient, topics: list[str]) -> Talk:
     """
     if draw_below(2, client.state.seed, "eligible") == 0:
         yield from enable(client, ELR_VERSION)
-    state = client.state
-    chosen = topic_configs(state.seed, len(state.gateways), state.topic_configs)
-    if QUORUM_COMMIT.items() <= chosen.items():
+    configs = {name: _configs(client.state, name) for name in topics}
+    if any(QUORUM_COMMIT.items() <= chosen.items() for chosen in configs.values()):
         yield from enable(client, COMMIT_MODE_VERSION)
     body = {
         "topics": [
@@ -258,16 +257,23 @@ def create(client: LogClient, topics: list[str]) -> Talk:
                 "name": name,
                 "num_partitions": PARTITIONS,
                 "replication_factor": min(REPLICAS, len(client.state.gateways)),
-                "configs": [
-                    {"name": config, "value": value}
-                    for config, value in {**chosen, **_retention(state.seed, name)}.items()
-                ],
+                "configs": [{"name": config, "value": value} for config, value in chosen.items()],
             }
-            for name in topics
+            for name, chosen in configs.items()
         ],
         "timeout_ms": ASK_MS,
     }
     yield from ask(client.broker(), "CreateTopics", CREATE_TOPICS_VERSION, body)
+
+
+def _configs(state: ClientState, topic: str) -> dict[str, str]:
+    """Return the configs of a topic, which differ from topic to topic unless the run has some."""
+    given, seed = state.topic_configs, state.seed
+    if given is None:
+        seed = draw(seed, "topic", topic)
+        given = flush_configs(seed) | commit_configs(seed)
+    chosen = topic_configs(seed, len(state.gateways), given)
+    return {**chosen, **_retention(seed, topic)}
 
 
 def enable(client: LogClient, feature: str) -> Talk:
@@ -278,10 +284,10 @@ def enable(client: LogClient, feature: str) -> Talk:
 
 
 def topic_configs(seed: int, brokers: int, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the configs of all topics of a run.
+    """Return the configs of the topics that have this seed.
 
-    ``min.insync.replicas`` is 2 where there are three replicas, in one of four runs 1, unless it is
-    ``given``. With fewer it is 1, or more than there are, and then all of them count.
+    ``min.insync.replicas`` is 2 where there are three replicas, in one of four cases 1, unless it
+    is ``given``. With fewer it is 1, or more than there are, and then all of them count.
     """
     few = brokers < REPLICAS
     least = draw_below(2 if few else 4, seed, "min-insync")
@@ -299,8 +305,8 @@ def _retention(seed: int, topic: str) -> dict[str, str]:
 
 
 def flush_configs(seed: int) -> dict[str, str]:
-    """Return when the topics of a run are flushed: in half of the runs the page cache decides, in a
-    quarter no record is acknowledged from memory."""
+    """Return when a topic is flushed: in half of the cases the page cache decides, in a quarter no
+    record is acknowledged from memory."""
     drawn = draw_below(4, seed, "flush")
     if drawn < 2:
         return {}
@@ -312,7 +318,7 @@ def flush_configs(seed: int) -> dict[str, str]:
 
 
 def commit_configs(seed: int) -> dict[str, str]:
-    """Return how the topics of a run commit: in a third of the runs by a majority of replicas.
+    """Return how a topic commits: in a third of the cases by a majority of replicas.
 
     ``min.insync.replicas`` then means nothing, and is any number.
     """

@@ -7,7 +7,7 @@ idempotent. Consumers poll the keys that they are assigned, and a final poll rea
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final
 
 from kraftwreck.checkers.floor import Floor
@@ -23,9 +23,7 @@ from kraftwreck.systems.kraft.workloads.log_client import (
     PREFIX,
     LogClient,
     ask,
-    commit_configs,
     find_leader,
-    flush_configs,
     log_client,
     note_leaders,
 )
@@ -72,11 +70,15 @@ class ProduceWorkload(KraftWorkload):
         value = (count * MOST_SENDS) * _VALUES + thread + 1
         return Planned("send", None, [["send", key, value + i * _VALUES] for i in range(number)])
 
+    def __init__(self, topics: Mapping[str, str] | None = None) -> None:
+        """Give all topics the configs ``topics``, or draw those of each one."""
+        self._topics = topics
+
     def client(self, setting: ClientSetting) -> KraftClient:
-        """Return the client of one thread; its topics are flushed and commit as the seed says."""
-        client = super().client(setting)
-        client.state.topic_configs = flush_configs(setting.seed) | commit_configs(setting.seed)
-        return RecordClient(self, client.state)
+        """Return the client of one thread."""
+        client = RecordClient(self, super().client(setting).state)
+        client.state.topic_configs = self._topics
+        return client
 
     def invoke(self, op: Op, client: ClientState) -> Invocation:
         """Execute ``op``."""

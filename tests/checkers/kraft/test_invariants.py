@@ -387,4 +387,4 @@ def test_ten_thousand_events_are_checked_in_a_blink(
     run = make_run(None, quorum, ordered=False, images=[])
     begin = process_time()
     assert check(run).anomalies == []
-    assert process_time() - begin < 0.3, "some 30 ms on an idle machine"
+    assert process_time() - begin < 1.5, "some 30 ms on an idle machine"
