@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -138,10 +137,7 @@ class Replicas:
             case SegmentClosed():
                 partition = self.partitions.get(event.key)
                 if partition is not None and partition.log is not None:
-                    if event.max_timestamp == NO_TIMESTAMP:
-                        # Apache Kafka takes the time of the file's last change.
-                        event = replace(event, max_timestamp=wall_ms)
-                    partition.log.segments.append(event)
+                    partition.log.segments.append(_dated(event, wall_ms))
             case AppendFailed():
                 partition = self.partitions.get(event.key)
                 if partition is not None and partition.log is not None:
@@ -317,3 +313,13 @@ class Replicas:
             self.retain_at = now + self._retention_us
             for partition in self.partitions.values():
                 partition.retain(wall_ms)
+
+
+def _dated(closed: SegmentClosed, wall_ms: int) -> SegmentClosed:
+    """Return the segment with a time of its records. Without timestamps it is now.
+
+    Apache Kafka takes the time of the file's last change.
+    """
+    if closed.max_timestamp != NO_TIMESTAMP:
+        return closed
+    return SegmentClosed(closed.key, closed.base_offset, closed.end_offset, closed.size, wall_ms)
