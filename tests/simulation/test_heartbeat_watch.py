@@ -47,6 +47,7 @@ class Asking:
             id=SELF,
             name="b1",
             stopping=False,
+            clock=fake(elapsed=lambda begun, now: now - begun),
             node=self.node,
             waited=lambda since, now, slack: max(0, now - since - slack),
         )
@@ -189,13 +190,23 @@ def test_a_broker_that_is_not_known_registers(asking: Asking, error: int) -> Non
     assert len(asking.failures.items) == 1, "it is reported once"
 
 
-@pytest.mark.parametrize("what", ["another error", "no answer", "stopping", "another process"])
+@pytest.mark.parametrize(
+    "what", ["another error", "no answer", "stopping", "another process", "too late"]
+)
 def test_a_broker_may_send_another_heartbeat(asking: Asking, what: str) -> None:
     asking.send(10)
     error = {"another error": NOT_CONTROLLER, "no answer": None}.get(what, STALE_BROKER_EPOCH)
-    asking.hear(20, error=error)
+    answered = 10 + 1000 * TIMEOUT_MS if what == "too late" else 20
+    asking.hear(answered, error=error)
     asking.host.stopping = what == "stopping"
     if what == "another process":
         asking.world.on_trace[0](asking.host, fake(kind="start"))
-    asking.send(30)
+    asking.send(answered + 10)
     assert asking.failures.items == []
+
+
+def test_a_refusal_counts_within_the_time_of_the_request(asking: Asking) -> None:
+    asking.send(10)
+    asking.hear(9 + 1000 * TIMEOUT_MS, error=STALE_BROKER_EPOCH)
+    asking.send(1000 * TIMEOUT_MS)
+    assert [each.type for each in asking.failures.items] == ["F27"]

@@ -97,7 +97,10 @@ class HeartbeatWatch:
         known = self._brokers.setdefault(host.id, _Broker())
         if type(event) is ApiResponseReceived and known.asked == (event.source, event.correlation):
             known.ended = now
-            known.unknown = event.body is not None and event.body["error_code"] in UNKNOWN
+            # The broker no longer waits for an answer that comes after the time of its request.
+            took = host.clock.elapsed(known.sent, now)
+            refused = event.body is not None and event.body["error_code"] in UNKNOWN
+            known.unknown = refused and took < 1000 * node.config.request_timeout_ms
         leader = known_controller(host, node.replica)
         if leader != known.leader:
             known.leader, known.since, known.late = leader, now, False
