@@ -79,7 +79,7 @@ class InSync:
     ) -> None:
         """Begin a leader epoch. Replicas of the ISR get a lag of time before they are removed.
 
-        ``keep``: this broker led before, so what it knows of the replicas is still true.
+        ``keep``: nobody else led since, so what this broker knows of the replicas is still true.
         """
         old = self.remotes if keep else {}
         self.remotes = {

@@ -358,6 +358,20 @@ def test_a_replica_that_has_lost_where_its_log_starts_has_to_delete_again() -> N
     assert done.parts == ((KEY, errors.NONE, 4),)
 
 
+@pytest.mark.parametrize(("epoch", "hw"), [(4, 4), (5, 0)])
+def test_what_is_known_of_replicas_lasts_until_another_broker_may_have_led(
+    epoch: int, hw: int
+) -> None:
+    """Replica 2 has what the leader of epoch 3 has, but may have cut its log since."""
+    broker = Broker(isr=(1, 2, 3))
+    broker.produce(batch(1, count=4))
+    broker.fetch(2, 4)
+    again = come.Assignment(BROKERS, (1, 2), 1, epoch, 10 + epoch)
+    broker.step(come.Published((), {KEY: again}, None, PEERS))
+    broker.fetch(3, 4, epoch)
+    assert broker.core.partitions[KEY].hw == hw
+
+
 def test_a_segment_without_timestamps_is_as_old_as_the_knowledge_that_it_is_full() -> None:
     broker = Broker(retention_ms=400_000)
     broker.produce(batch(0), acks=1)
