@@ -21,7 +21,7 @@ from kraftwreck.cli.option_types import HOURS, INTERVAL, RATE_OR_SEED, Number
 from kraftwreck.cli.own_options import OwnOptionCommand
 from kraftwreck.harness.compiled import tree as compiled_tree
 from kraftwreck.harness.options import LONGEST_S, OptionError, Style
-from kraftwreck.harness.simulated.core import is_core, load_core
+from kraftwreck.harness.simulated.core import is_core
 from kraftwreck.harness.workload import floor as least
 from kraftwreck.histories.exit_codes import INVALID, UNKNOWN, VALID
 from kraftwreck.histories.system_name import DEFAULT_SYSTEM
@@ -30,7 +30,7 @@ from kraftwreck.nemesis import registry as nemeses
 from kraftwreck.systems import registry as systems
 from kraftwreck.systems.campaign import ALL, FAULTS, NO_FLOOR, Campaign
 from kraftwreck.systems.core_campaign import refuse_options
-from kraftwreck.systems.simulators import simulator
+from kraftwreck.systems.simulators import everything, simulator
 
 _ARGUMENTS = "kraftwreck.cli.sim.arguments"
 
@@ -178,7 +178,7 @@ def _campaign(ctx: click.Context) -> Campaign:
         source = ctx.get_parameter_source
         by_user = {name for name in given if source(name) is not ParameterSource.DEFAULT}
         refuse_options(system, by_user, given["workload"])
-        faults = faults if "faults" in by_user else ",".join(load_core(system).faults)
+        faults = faults if "faults" in by_user else ",".join(everything(system).faults)
         known = nemeses.families(system)
     patch = given["patch"]
     return simulator(system).campaign(

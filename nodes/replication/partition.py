@@ -210,12 +210,10 @@ class Partition:
             self.in_sync = InSync()
 
     def _lead(self, log: LogView, old: Assignment, new: Assignment) -> None:
-        led, ours, now = self.leading, self.with_, self.with_.now
-        in_sync = self.in_sync
-        # After a gap of epochs another broker may have led, and the replicas may have cut their
-        # logs.
-        stays = led and new.leader_epoch <= old.leader_epoch + 1
-        if not stays:
+        ours, now, in_sync = self.with_, self.with_.now, self.in_sync
+        # In a gap of epochs another broker may have led, and the replicas may have cut their logs.
+        led = self.leading and new.leader_epoch <= old.leader_epoch + 1
+        if not led:
             self.quorum.led_anew()
         if not led or new.partition_epoch > old.partition_epoch:
             in_sync.isr, in_sync.pending = new.isr, None
@@ -225,7 +223,7 @@ class Partition:
             self.epoch_start = log.end
             if log.epochs.assign(new.leader_epoch, log.end):
                 self._write_epochs(log)
-            in_sync.led_anew(new.replicas, ours.own, now, ours.lag_us, keep=stays)
+            in_sync.led_anew(new.replicas, ours.own, now, ours.lag_us, keep=led)
             detail = {"leader": ours.own, "epoch": new.leader_epoch, "start": log.end}
             self._note("role", detail)
         elif new.replicas != old.replicas:

@@ -78,9 +78,8 @@ class Sender:
         self.correlation += 1
         body = {"controller_id": SELF, "incarnation_id": PROCESS}
         sent = message or ApiMessage(api or self.api, 0, body)
-        self.world.wires.on_ask[0](
-            self.host, fake(named=LEADER, correlation=self.correlation, message=sent)
-        )
+        rpc = fake(named=LEADER, correlation=self.correlation, message=sent, sent=self.world.now)
+        self.world.wires.on_ask[0](self.host, rpc)
 
     def hear(self, error: int | None, source: int = LEADER, correlation: int = 0) -> None:
         """Let the node hear the answer; None: there is none."""

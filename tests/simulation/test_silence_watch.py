@@ -10,6 +10,7 @@ import pytest
 from kraftwreck.nodes.replication.events import ListOffsetsReceived, ProduceReceived
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.systems.kraft.simulated import silence_watch
+from kraftwreck.systems.kraft.simulated.record_logs import RecordLog
 from tests.replication.world import batch
 
 pytestmark = pytest.mark.interpreted
@@ -29,7 +30,7 @@ class Broker:
         patch.setattr(silence_watch, "ProduceCall", SimpleNamespace)
         patch.setattr(silence_watch, "record_traffic", lambda world: traffic)
         patch.setattr(silence_watch, "disk_of_records", lambda host: disk)
-        log = SimpleNamespace(batches=[batch(0).placed(0, 3), SENT.placed(1, 3)])
+        log = RecordLog(batches=[batch(0).placed(0, 3), SENT.placed(1, 3)])
         logs: Any = SimpleNamespace(of=lambda host, key: log if key == KEY else None)
         world: Any = SimpleNamespace(now=0)
         silence_watch.SilenceWatch(world, self.failures, logs)

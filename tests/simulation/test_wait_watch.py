@@ -24,6 +24,7 @@ from kraftwreck.nodes.replication.events import (
 from kraftwreck.nodes.replication.in_sync import Remote
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.systems.kraft.simulated import replica_positions, wait_watch
+from kraftwreck.systems.kraft.simulated.record_logs import RecordLog
 from tests.replication.world import batch
 
 pytestmark = pytest.mark.interpreted
@@ -55,7 +56,7 @@ class Led:
         for module in (replica_positions, wait_watch):
             patch.setattr(module, "replicas_on", lambda host: self.replicas)
         patch.setattr(wait_watch, "disk_of_records", lambda host: disk)
-        log = SimpleNamespace(batches=[SENT.placed(6, 3)] if room else [])
+        log = RecordLog(batches=[SENT.placed(6, 3)] if room else [])
         logs: Any = SimpleNamespace(of=lambda host, key: log)
         positions = replica_positions.ReplicaPositions(world)
         wait_watch.WaitWatch(world, self.failures, logs, positions)

@@ -47,12 +47,11 @@ class _Process:
     """One process as its last step left it. Times are µs of its own clock.
 
     ``fetches`` and ``asked`` are the requests that it has handled, by token. ``joins`` are
-    those for a voter that are to be answered before the commit, and ``joined`` those of them whose
-    voter is in the log. ``leads``, ``end`` and
-    ``hw`` are its role, log end and high watermark, ``stable`` the offset that its image shows, and
-    ``due`` its next Tick. ``last`` is the last record of its image, proposals included, which its
-    active controller has known since ``idle`` (None: it is not active). ``queued`` is since when
-    records wait for their batch, None while there are none.
+    those for a voter that are to be answered before the commit, and ``joined`` those whose voter is
+    in the log. ``leads``, ``end`` and ``hw`` are its role, log end and high watermark, ``stable``
+    the offset that its image shows, and ``due`` its next Tick. ``last`` is the last record of its
+    image, proposals included, which its active controller has known since ``idle`` (None: it is not
+    active). ``queued`` is since when records wait for their batch, None while there are none.
     """
 
     life: int

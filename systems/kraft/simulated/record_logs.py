@@ -61,6 +61,11 @@ class RecordLog:
         found = self.batches[place] if place < len(self.batches) else None
         return found if found is not None and found.base_offset == offset else None
 
+    def with_content_of(self, sent: Batch) -> Batch | None:
+        """Return the last batch with the records of ``sent``, wherever it is, None without one."""
+        wanted = sent.crc, sent.producer_id
+        return next((e for e in reversed(self.batches) if (e.crc, e.producer_id) == wanted), None)
+
 
 def _base(batch: Batch) -> int:
     return batch.base_offset

@@ -75,8 +75,6 @@ class RegistrationWatch:
         """By host: the other node that it knows as the active controller and can reach, -1 without
         one, and since when."""
         self._incomplete: dict[int, _Incomplete] = {}
-        self._asked: dict[int, int] = {}
-        """By host: when it has sent its last BrokerRegistration."""
         world.wires.on_ask.append(self._on_ask)
         world.on_trace.append(self._on_trace)
         world.on_step.append(self._on_step)
@@ -93,8 +91,6 @@ class RegistrationWatch:
             known = self._sent.setdefault(host.id, {}).setdefault(message.api, _Registration(rpc))
             known.rpc, known.failed = rpc, None
             known.sent += 1
-            if message.api == BROKER:
-                self._asked[host.id] = self._world.now
 
     @rule(
         "F14",
@@ -150,7 +146,8 @@ class RegistrationWatch:
             return
         config, since = node.config, max(known.since, leader[1])
         most = 1000 * (config.request_timeout_ms + config.heartbeat_interval_ms)
-        if self._asked.get(host.id, -1) >= known.since:
+        last = self._sent[host.id].get(BROKER)
+        if last is not None and last.rpc.sent >= known.since:
             known.is_over = True
         elif host.waited(since, now, STEPS_US) <= most:
             known.is_late = False

@@ -49,5 +49,4 @@ class SilenceWatch:
 
     def _has(self, host: Host, key: PartitionKey, batch: Batch) -> bool:
         log = self._logs.of(host.id, key)
-        wanted = batch.crc, batch.producer_id
-        return log is not None and any((e.crc, e.producer_id) == wanted for e in log.batches)
+        return log is not None and log.with_content_of(batch) is not None

@@ -183,10 +183,8 @@ class WaitWatch:
 
     def _end_of(self, host: Host, key: PartitionKey, batch: Batch) -> int | None:
         log = self._logs.of(host.id, key)
-        for each in reversed(log.batches if log is not None else ()):
-            if (each.crc, each.producer_id) == (batch.crc, batch.producer_id):
-                return each.next_offset
-        return None
+        found = None if log is None else log.with_content_of(batch)
+        return None if found is None else found.next_offset
 
     def _fail(self, host: Host, key: PartitionKey, what: str) -> None:
         if key not in disk_of_records(host).logs.full:

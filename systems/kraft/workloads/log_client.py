@@ -289,9 +289,9 @@ def topic_configs(seed: int, brokers: int, given: Mapping[str, str]) -> dict[str
     ``min.insync.replicas`` is 2 where there are three replicas, in one of four cases 1, unless it
     is ``given``. With fewer it is 1, or more than there are, and then all of them count.
     """
-    few = brokers < REPLICAS
-    least = draw_below(2 if few else 4, seed, "min-insync")
-    return {MIN_INSYNC: str(1 if least == 0 else 3 if few else 2), **given}
+    drawn = (1, 2, 2, 2) if brokers >= REPLICAS else (1, REPLICAS)
+    least = drawn[draw_below(len(drawn), seed, "min-insync")]
+    return {MIN_INSYNC: str(least), **given}
 
 
 def _retention(seed: int, topic: str) -> dict[str, str]:

@@ -57,6 +57,10 @@ class ProduceWorkload(KraftWorkload):
     rate_per_client = 5.0
     """Replicas lag behind only while there are records to fetch."""
 
+    def __init__(self, topics: Mapping[str, str] | None = None) -> None:
+        """Give all topics the configs ``topics``, or draw those of each one."""
+        self._topics = topics
+
     def plan(self, seed: int, thread: int, count: int) -> Planned:
         """Return the ``count``-th operation of ``thread``; sent values are unique."""
         turn = count // OPS_PER_ROUND
@@ -69,10 +73,6 @@ class ProduceWorkload(KraftWorkload):
         key = _key(seed, thread, count, turn)
         value = (count * MOST_SENDS) * _VALUES + thread + 1
         return Planned("send", None, [["send", key, value + i * _VALUES] for i in range(number)])
-
-    def __init__(self, topics: Mapping[str, str] | None = None) -> None:
-        """Give all topics the configs ``topics``, or draw those of each one."""
-        self._topics = topics
 
     def client(self, setting: ClientSetting) -> KraftClient:
         """Return the client of one thread."""
