@@ -32,7 +32,7 @@ from kraftwreck.nodes.consensus.effects import FatalError
 from kraftwreck.systems.campaign import Campaign
 from kraftwreck.systems.simulators import everything
 
-RUN_LIMIT_S = 30
+RUN_LIMIT_S = 30.0
 """CPU seconds of a run. One that takes longer loops, and counts as found: L8, or I29 in a node."""
 PROGRESS_S = 2.0
 """CPU seconds between two lines of progress."""
@@ -49,8 +49,8 @@ class Hunted(msgspec.Struct, kw_only=True):
     found the bug. The checker is :data:`CRASH` if the node code failed outside of any node,
     :data:`IMPORT` if it could not be imported. ``runs``, ``sim_s`` and ``cpu_s`` are the cost; the
     CPU time excludes the start of the process. ``not_its`` are seeds whose test fails without the
-    bug, too: they do not count as finding it. ``executed`` says how often each statement that the
-    patch changes was executed (:mod:`campaigns.executed`).
+    bug, too, each with that failure: they do not count as finding it. ``executed`` says how often
+    each statement that the patch changes was executed (:mod:`campaigns.executed`).
     """
 
     found: bool
@@ -62,7 +62,7 @@ class Hunted(msgspec.Struct, kw_only=True):
     explanation: str | None = None
     seed: int | None = None
     workload: str | None = None
-    not_its: tuple[int, ...] = ()
+    not_its: dict[int, str] = {}
     executed: Executed = {}
 
 
@@ -79,8 +79,13 @@ def hunt(
     budget_s: float,
     runs: int | None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
+    *,
+    limit_s: float = RUN_LIMIT_S,
 ) -> Hunted:
-    """Run tests from ``first_seed`` upward until one fails, or the CPU budget or ``runs`` end."""
+    """Run tests from ``first_seed`` upward until one fails, or the CPU budget or ``runs`` end.
+
+    A run that uses ``limit_s`` CPU seconds fails.
+    """
     begun = time.process_time()
     said = begun
     sim_s = 0.0
@@ -89,7 +94,7 @@ def hunt(
         seed = first_seed + done
         done += 1
         try:
-            with cpu_limit(RUN_LIMIT_S):
+            with cpu_limit(limit_s):
                 tested = run_seed(campaign, seed, keep=False, eager=True)
         except FatalError as error:
             # The CPU limit expired outside of any node: the simulated world itself loops.
@@ -146,6 +151,7 @@ def place_of(error: BaseException) -> str:
 @click.option("--budget", type=float, required=True)
 @click.option("--first-seed", type=int, default=0)
 @click.option("--runs", type=int)
+@click.option("--limit", "limit_s", type=float, default=RUN_LIMIT_S)
 @click.option("--nodes", "count", type=int, default=0)
 @click.option("-t", "--time-limit", type=float, default=30.0)
 @click.option("--style", type=click.Choice(get_args(Style)), default="swarm")
@@ -156,6 +162,7 @@ def cli(
     budget: float,
     first_seed: int,
     runs: int | None,
+    limit_s: float,
     count: int,
     time_limit: float,
     style: Style,
@@ -177,7 +184,7 @@ def cli(
         system_options=own,
     )
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    hunted = hunt(campaign, first_seed, budget, runs, _print)
+    hunted = hunt(campaign, first_seed, budget, runs, _print, limit_s=limit_s)
     _print(hunted)
 
 

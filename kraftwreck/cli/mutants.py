@@ -131,8 +131,9 @@ def _row_printer(count: int) -> Callable[[Row], None]:
         known = catalogue().get(row.id)
         if not hunted.found and known is not None and known.missed:
             click.echo(f"  expected: {known.missed}", err=True)
-        for seed in sorted({seed for each in row.all for seed in each.not_its}):
-            text = f"seed {seed} fails without the bug, too: a false alarm or another bug"
+        not_its = {seed: why for each in row.all for seed, why in each.not_its.items()}
+        for seed, why in sorted(not_its.items()):
+            text = f"seed {seed} fails without the bug, too (a false alarm or another bug): {why}"
             click.echo(f"  {text}", err=True)
 
     return show
