@@ -23,14 +23,13 @@ import click
 import msgspec
 
 from kraftwreck.campaigns.campaign import run_schedule
-from kraftwreck.campaigns.case_run import cpu_limit
+from kraftwreck.campaigns.loop_guard import loop_guard
 from kraftwreck.checkers.recorded.run_data import RunData
 from kraftwreck.checkers.registry import check
 from kraftwreck.harness.patched_nodes import MUTANTS, environment, patched_tree
 from kraftwreck.systems.registry import simulated_workload, systems
 from kraftwreck.systems.simulators import everything, save
 
-RUN_LIMIT_S = 60
 MOST_TRIES = 6
 """Runs of a planted bug, of which the failing ones are kept."""
 
@@ -94,7 +93,7 @@ def keep(store: Path, first: int, tries: int, wanted: int, clean: bool) -> None:
         options, knobs = campaign.options(seed), campaign.knobs(seed)
         workload = simulated_workload(options.system, options.workload)
         try:
-            with cpu_limit(RUN_LIMIT_S):
+            with loop_guard():
                 judged = run_schedule(options, workload, knobs, campaign.schedule(seed))
         except Exception as error:
             print(f"seed {seed}: {type(error).__name__}", end=" ")

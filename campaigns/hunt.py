@@ -23,8 +23,8 @@ import msgspec
 
 from kraftwreck import nodes
 from kraftwreck.campaigns.campaign import SIMULATOR, Tested, run_seed
-from kraftwreck.campaigns.case_run import cpu_limit
 from kraftwreck.campaigns.executed import Executed, executed
+from kraftwreck.campaigns.loop_guard import LOOP_S, loop_guard
 from kraftwreck.harness.options import Style
 from kraftwreck.histories.exit_codes import FAILED
 from kraftwreck.histories.system_name import DEFAULT_SYSTEM
@@ -32,8 +32,6 @@ from kraftwreck.nodes.consensus.effects import FatalError
 from kraftwreck.systems.campaign import Campaign
 from kraftwreck.systems.simulators import everything
 
-RUN_LIMIT_S = 30.0
-"""CPU seconds of a run. One that takes longer loops, and counts as found: L8, or I29 in a node."""
 PROGRESS_S = 2.0
 """CPU seconds between two lines of progress."""
 CRASH = "crash"
@@ -80,11 +78,12 @@ def hunt(
     runs: int | None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     *,
-    limit_s: float = RUN_LIMIT_S,
+    loop_s: float = LOOP_S,
 ) -> Hunted:
     """Run tests from ``first_seed`` upward until one fails, or the CPU budget or ``runs`` end.
 
-    A run that uses ``limit_s`` CPU seconds fails.
+    A run that loops fails: L8, or I29 in a node. For ``loop_s`` see
+    :func:`~campaigns.loop_guard.loop_guard`.
     """
     begun = time.process_time()
     said = begun
@@ -94,10 +93,10 @@ def hunt(
         seed = first_seed + done
         done += 1
         try:
-            with cpu_limit(limit_s):
+            with loop_guard(loop_s):
                 tested = run_seed(campaign, seed, keep=False, eager=True)
         except FatalError as error:
-            # The CPU limit expired outside of any node: the simulated world itself loops.
+            # The simulated world loops outside of any node.
             tested = Tested(seed, campaign.options(seed).workload, "", 0.0, 0.0)
             tested.found = [(SIMULATOR, "L8", str(error))]
         except Exception as error:
@@ -151,7 +150,6 @@ def place_of(error: BaseException) -> str:
 @click.option("--budget", type=float, required=True)
 @click.option("--first-seed", type=int, default=0)
 @click.option("--runs", type=int)
-@click.option("--limit", "limit_s", type=float, default=RUN_LIMIT_S)
 @click.option("--nodes", "count", type=int, default=0)
 @click.option("-t", "--time-limit", type=float, default=30.0)
 @click.option("--style", type=click.Choice(get_args(Style)), default="swarm")
@@ -162,7 +160,6 @@ def cli(
     budget: float,
     first_seed: int,
     runs: int | None,
-    limit_s: float,
     count: int,
     time_limit: float,
     style: Style,
@@ -184,7 +181,7 @@ def cli(
         system_options=own,
     )
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    hunted = hunt(campaign, first_seed, budget, runs, _print, limit_s=limit_s)
+    hunted = hunt(campaign, first_seed, budget, runs, _print)
     _print(hunted)
 
 

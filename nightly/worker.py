@@ -22,8 +22,9 @@ import msgspec
 from kraftwreck.campaigns.campaign import run_schedule
 from kraftwreck.campaigns.case import Case
 from kraftwreck.campaigns.case_file import Expected, SavedCase, read_case, write_case
-from kraftwreck.campaigns.case_run import cpu_limit, roles_of, run_case
+from kraftwreck.campaigns.case_run import roles_of, run_case
 from kraftwreck.campaigns.hunt import CRASH, NODES, place_of
+from kraftwreck.campaigns.loop_guard import loop_guard
 from kraftwreck.harness.command_line import command_line, command_words
 from kraftwreck.harness.options import OptionError
 from kraftwreck.harness.own_options import as_flags, declared
@@ -39,9 +40,6 @@ from kraftwreck.nodes.consensus.effects import FatalError
 from kraftwreck.systems.campaign import Campaign
 from kraftwreck.systems.registry import simulated_workload
 from kraftwreck.systems.simulators import save, simulator
-
-RUN_LIMIT_S = 120
-"""CPU seconds after which a simulated run counts as looping, which is a failure (L8)."""
 
 _COUNTED = ("cuts", "directed", "follows", "overlaps", "struck", "marks")
 """Coverage kinds that a night counts; steps and edges are left out, there are tens of thousands."""
@@ -102,7 +100,7 @@ def simulated(request: Request, commands: Commands) -> Answer:
         case=Case.of(options, knobs, schedule), mutant=request.mutant, patch=request.patch
     )
     try:
-        with cpu_limit(RUN_LIMIT_S):
+        with loop_guard():
             judged = run_schedule(options, workload, knobs, schedule, cover=True)
     except Exception as error:
         where = place_of(error)

@@ -22,6 +22,14 @@ class WorldError(Exception):
     """The world was asked for something that does not exist: a bug in the simulation."""
 
 
+_running: list[Timeline] = []
+
+
+def running() -> Timeline | None:
+    """Return the timeline whose events are being processed; None outside of a run."""
+    return _running[-1] if _running else None
+
+
 class Timeline:
     """Future events, and a digest of the past ones.
 
@@ -78,6 +86,13 @@ class Timeline:
 
     def run(self, until: int, stop: Callable[[], bool] | None = None) -> None:
         """Process all events up to ``until``, or until ``stop`` returns True."""
+        _running.append(self)
+        try:
+            self._process(until, stop)
+        finally:
+            _running.pop()
+
+    def _process(self, until: int, stop: Callable[[], bool] | None) -> None:
         heap = self._heap
         self._run_afterwards()
         while heap and heap[0][0] <= until:

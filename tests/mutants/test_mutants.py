@@ -408,7 +408,7 @@ def test_a_node_that_never_ends_a_step_is_found(
             pass
 
     monkeypatch.setattr(Node, "step", forever)
-    hunted = hunt(Campaign(time_limit_s=2), 0, budget_s=30, runs=1, limit_s=0.5)
+    hunted = hunt(Campaign(time_limit_s=2), 0, budget_s=30, runs=1, loop_s=0.5)
     assert (hunted.found, hunted.anomaly) == (True, "I29")
     assert "endless loop" in (hunted.explanation or "")
 

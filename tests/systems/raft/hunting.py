@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 
 from kraftwreck.campaigns.campaign import run_seed
-from kraftwreck.campaigns.case_run import cpu_limit
+from kraftwreck.campaigns.loop_guard import loop_guard
 from kraftwreck.harness.simulated.core import FAULTS
 from kraftwreck.systems.core_campaign import CoreCampaign
 
@@ -22,7 +22,7 @@ CAMPAIGN = CoreCampaign(system="raft", faults=FAULTS)
 def first_failure(seeds: Iterable[int]) -> str | None:
     """Return the seed, the checker, the anomaly and the reason of the first failing run."""
     for seed in seeds:
-        with cpu_limit(60):
+        with loop_guard():
             tested = run_seed(CAMPAIGN, seed, keep=False, eager=True)
         for checker, kind, text in tested.found:
             return f"seed {seed}: {checker}: {kind}: {text}"
