@@ -45,6 +45,7 @@ from kraftwreck.systems.kraft.simulated.cadence_watch import CadenceWatch
 from kraftwreck.systems.kraft.simulated.config_rehearsal import ConfigRehearsal
 from kraftwreck.systems.kraft.simulated.crash_points import CrashPoints
 from kraftwreck.systems.kraft.simulated.cut_rehearsal import CutRehearsal
+from kraftwreck.systems.kraft.simulated.damage_rehearsal import DamageRehearsal
 from kraftwreck.systems.kraft.simulated.deletion_watch import DeletionWatch
 from kraftwreck.systems.kraft.simulated.divergence_watch import DivergenceWatch
 from kraftwreck.systems.kraft.simulated.download_rehearsal import DownloadRehearsal
@@ -140,6 +141,7 @@ class Invariants:
         self.counts = LeaderCounts(world, self.failures, self.voters)
         BackoffWatch(world, self.failures)
         CadenceWatch(world, self.failures)
+        DamageRehearsal(world, self.failures)
         DivergenceWatch(world, self.failures)
         DownloadRehearsal(world, self.failures)
         DueWatch(world, self.failures)

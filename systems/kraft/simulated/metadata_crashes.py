@@ -53,7 +53,8 @@ MOST_CHANGES: Final = 60
 LONGEST: Final = 400
 """Batches of a log that is not too long to be read for each of the points."""
 
-_REFUSALS: Final = (LogCorruptError, QuorumStateError, OSError)
+REFUSALS: Final = (LogCorruptError, QuorumStateError, OSError)
+"""Errors of a start that does not trust the files."""
 
 
 class Case(NamedTuple):
@@ -199,7 +200,7 @@ def _started(disk: Disk) -> str:
     """Return what is wrong with the disk for a process that starts, empty if nothing is."""
     try:
         disk.recover()
-    except _REFUSALS as error:
+    except REFUSALS as error:
         return f"a start refuses: {error}"
     if disk.findings:
         return disk.findings[0]
