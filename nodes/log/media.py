@@ -119,7 +119,8 @@ class Media:
     def make_directory(self, directory: Path) -> None:
         """Create ``directory`` and those above it, durably, unless it is there."""
         if not directory.exists():
-            directory.mkdir(parents=True)
+            self.make_directory(directory.parent)
+            directory.mkdir(exist_ok=True)
             _fsync_directory(directory.parent)
 
     def unlink(self, path: Path) -> None:

@@ -28,17 +28,16 @@ Rules for each record and the resulting partition:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, TypeVar
 
 from kraftwreck.nodes.metadata.eligibility import DIRECTORIES, ELIGIBLE_LEADER_REPLICAS
-from kraftwreck.nodes.metadata.image_values import MIGRATING_DIRECTORY, NO_LEADER, Partition
+from kraftwreck.nodes.metadata.image_records import UNCHANGED_LEADER, UNCHANGED_RECOVERY
+from kraftwreck.nodes.metadata.image_values import NO_LEADER, Partition
 from kraftwreck.nodes.metadata.operation import Body, Record
 from kraftwreck.nodes.replication.quorum_commit import least_in_sync
 
-UNCHANGED_LEADER: Final = -2
-UNCHANGED_RECOVERY: Final = -1
 NO_EPOCH_BUMP_ON_SHRINK: Final = 12
 """metadata.version 3.6-IV0, from which a smaller ISR alone moves no epoch (KAFKA-15021)."""
 RECOVERED: Final = 0
@@ -85,36 +84,6 @@ def record_version(metadata_version: int, elr: bool) -> int:
 def without(replicas: Iterable[int], taken: Collection[int]) -> tuple[int, ...]:
     """Return ``replicas`` in their order without those ``taken``."""
     return tuple(replica for replica in replicas if replica not in taken)
-
-
-def merged(partition: Partition, fields: Body) -> Partition:
-    """Return ``partition`` after a PartitionChangeRecord, as the image will have it."""
-
-    def changed(name: str, current: tuple[int, ...]) -> tuple[int, ...]:
-        value = fields.get(name)
-        return current if value is None else tuple(value)
-
-    leads = fields["leader"] != UNCHANGED_LEADER
-    recovers = fields["leader_recovery_state"] != UNCHANGED_RECOVERY
-    replicas = changed("replicas", partition.replicas)
-    directories = fields.get("directories")
-    if directories is None:
-        same = replicas == partition.replicas  # older records have no field for directories
-        directories = partition.directories if same else (MIGRATING_DIRECTORY,) * len(replicas)
-    return replace(
-        partition,
-        replicas=replicas,
-        isr=changed("isr", partition.isr),
-        removing=changed("removing_replicas", partition.removing),
-        adding=changed("adding_replicas", partition.adding),
-        leader=fields["leader"] if leads else partition.leader,
-        leader_epoch=partition.leader_epoch + leads,
-        partition_epoch=partition.partition_epoch + 1,
-        recovery_state=fields["leader_recovery_state"] if recovers else partition.recovery_state,
-        directories=tuple(directories),
-        elr=changed("eligible_leader_replicas", partition.elr),
-        last_known_elr=changed("last_known_elr", partition.last_known_elr),
-    )
 
 
 class PartitionChangeBuilder:

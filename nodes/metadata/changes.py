@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kraftwreck.nodes.metadata.change_builder import PartitionChangeBuilder, Rules, merged
+from kraftwreck.nodes.metadata.change_builder import PartitionChangeBuilder, Rules
 from kraftwreck.nodes.metadata.eligibility import (
     commits_by_quorum,
     default_directory,
@@ -18,6 +18,7 @@ from kraftwreck.nodes.metadata.eligibility import (
     min_insync_replicas,
     unclean_election_enabled,
 )
+from kraftwreck.nodes.metadata.image_records import merged
 from kraftwreck.nodes.metadata.image_values import Partition, PartitionKey
 from kraftwreck.nodes.metadata.operation import Context, Record
 

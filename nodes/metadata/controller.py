@@ -96,7 +96,7 @@ class Controller:
         self._own = OwnRegistration(identity)
         self._sessions = Sessions(self._settings.session_timeout_ms)
         self._schedule = Schedule(self._settings)
-        self._max_idle = self._settings.max_idle_ms * MILLISECOND
+        self._max_idle = self._settings.max_idle_ms * MILLISECOND or NEVER
         self._read_linger = read_linger_ms * MILLISECOND
         self.image = image
         """The stable layer holds committed records; the head also holds appended ones."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kraftwreck.nodes.metadata.change_builder import Election, merged
+from kraftwreck.nodes.metadata.change_builder import Election
 from kraftwreck.nodes.metadata.changes import Changes
 from kraftwreck.nodes.metadata.failure import ApiError
+from kraftwreck.nodes.metadata.image_records import merged
 from kraftwreck.nodes.metadata.image_values import NO_LEADER, PartitionKey
 from kraftwreck.nodes.metadata.operation import Body, Context, Outcome, Record, check_batch
 from kraftwreck.nodes.protocol.errors import (

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.nodes.log.uuids import to_text
 from kraftwreck.nodes.metadata.image_tables import ImageTables
 from kraftwreck.nodes.metadata.image_values import (
     METADATA_VERSION,
@@ -103,12 +104,12 @@ def _topic(image: ImageTables, fields: Fields) -> None:
 
 
 def _directories(
-    topic: str, number: int, told: Iterable[bytes], replicas: tuple[int, ...]
+    topic_id: bytes, number: int, told: Iterable[bytes], replicas: tuple[int, ...]
 ) -> tuple[bytes, ...]:
     directories = _shared(map(bytes, told)) or _shared((MIGRATING_DIRECTORY,) * len(replicas))
     if len(directories) != len(replicas):
         raise FatalError(
-            f"partition {topic}-{number} has {len(replicas)} replicas "
+            f"partition {to_text(topic_id)}-{number} has {len(replicas)} replicas "
             f"in {len(directories)} directories"
         )
     return directories
@@ -146,7 +147,7 @@ def _put_partition(image: ImageTables, topic: Topic, fields: Fields) -> bool:
         fields["leader_epoch"],
         fields["partition_epoch"],
         fields.get("leader_recovery_state", 0),
-        _directories(topic.name, number, told, replicas),
+        _directories(topic.topic_id, number, told, replicas),
         _shared(elr) if elr else (),
         _shared(last_known) if last_known else (),
     )
@@ -159,7 +160,11 @@ def _partition_change(image: ImageTables, fields: Fields) -> None:
     old = image.partitions.get((topic.topic_id, number))
     if old is None:
         raise FatalError(f"change of unknown partition {topic.name}-{number}")
+    image.partitions[topic.topic_id, number] = merged(old, fields)
 
+
+def merged(old: Partition, fields: Fields) -> Partition:
+    """Return a partition after a PartitionChangeRecord. Raises FatalError."""
     leader = fields.get("leader", UNCHANGED_LEADER)
     leads = leader != UNCHANGED_LEADER
     recovery = fields.get("leader_recovery_state", UNCHANGED_RECOVERY)
@@ -168,7 +173,7 @@ def _partition_change(image: ImageTables, fields: Fields) -> None:
     if told is None:
         untold = all(directory == MIGRATING_DIRECTORY for directory in old.directories)
         told = () if untold else old.directories
-    image.partitions[topic.topic_id, number] = Partition(
+    return Partition(
         replicas=replicas,
         isr=_changed(fields.get("isr"), old.isr),
         removing=_changed(fields.get("removing_replicas"), old.removing),
@@ -178,7 +183,7 @@ def _partition_change(image: ImageTables, fields: Fields) -> None:
         leader_epoch=old.leader_epoch + leads,
         partition_epoch=old.partition_epoch + 1,
         recovery_state=old.recovery_state if recovery == UNCHANGED_RECOVERY else recovery,
-        directories=_directories(topic.name, number, told, replicas),
+        directories=_directories(fields["topic_id"], fields["partition_id"], told, replicas),
         elr=_changed(fields.get("eligible_leader_replicas"), old.elr),
         last_known_elr=_changed(fields.get("last_known_elr"), old.last_known_elr),
     )

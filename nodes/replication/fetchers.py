@@ -88,6 +88,8 @@ class Fetchers:
                 continue
             if key in answers:
                 each.answered(request, answers[key], now)
+                if answers[key].batches:
+                    self._go_last(sent.leader, key)
             elif event.parts is None:
                 each.due = now + BACKOFF_US
             if each.partition.log is None:
@@ -134,6 +136,11 @@ class Fetchers:
                 fetch = FetchFrom(leader, self._correlations, MAX_WAIT_MS, requests)
                 self._fetches[self._correlations] = fetch
                 self._with.effects.append(fetch)
+
+    def _go_last(self, leader: int, key: PartitionKey) -> None:
+        """Ask for a partition after the others of its leader: an answer has room for few."""
+        parts = self._leaders[leader]
+        parts[key] = parts.pop(key)
 
     def _owner(self, key: PartitionKey, leader: int, request: FetchPart) -> Following | None:
         each = self._following.get(key)

@@ -33,7 +33,10 @@ class Session:
         self.sent: dict[PartitionKey, tuple[int, int]] = {}
 
     def news(self, parts: tuple[ReadPart, ...], *, full: bool) -> tuple[ReadPart, ...]:
-        """Return the parts that the requester does not know yet, all if ``full``."""
+        """Return the parts that the requester does not know yet, all if ``full``.
+
+        The first partition with records is read last the next time: an answer has room for few.
+        """
         told = []
         for part in parts:
             offsets = (part.high_watermark, part.log_start)
@@ -41,6 +44,9 @@ class Session:
             if full or urgent or self.sent.get(part.key, _NOTHING_SENT) != offsets:
                 told.append(part)
             self.sent[part.key] = offsets if part.error == NONE else _NOTHING_SENT
+        first = next((part.key for part in parts if part.records), None)
+        if first in self.parts:
+            self.parts[first] = self.parts.pop(first)
         return tuple(told)
 
 

@@ -11,7 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any, Final, Protocol
 
 from kraftwreck.nodes.protocol.acknowledged import Acknowledged, produce_answer
-from kraftwreck.nodes.protocol.errors import NONE, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
+from kraftwreck.nodes.protocol.errors import (
+    FETCH_SESSION_ID_NOT_FOUND,
+    NONE,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from kraftwreck.nodes.protocol.fetch import FetchRequest, parse_fetch
 from kraftwreck.nodes.protocol.fetched import Fetched, fetch_answer
 from kraftwreck.nodes.protocol.primitives import Buffer
@@ -170,7 +175,8 @@ class FetchCall:
     """A Fetch of ``version`` 4 to 18, whose body begins at ``offset`` of ``frame``.
 
     In versions with topic ids the core also answers for topics that are not known, so that sessions
-    have them. Raises ProtocolError.
+    have them. Before those a session cannot have a topic that is not known: it does not begin, or
+    ends, and the client names all its partitions again. Raises ProtocolError.
     """
 
     def __init__(
@@ -200,6 +206,10 @@ class FetchCall:
             keys = map(self._key, request.forgotten)
             forgotten = tuple(key for key in keys if key is not None)
         self.event = _fetch_event(request, token, tuple(parts), forgotten)
+        if self._errors and request.session_epoch == _NEW_SESSION:
+            self.event.session_epoch = _NO_SESSION
+        elif self._errors and request.session_epoch > _NEW_SESSION:
+            self.event.session_id = 0  # There is none.
 
     def _key(self, named: Named) -> PartitionKey | None:
         topic, number = named
@@ -224,6 +234,10 @@ class FetchCall:
             name = self._topics.name_of(topic_id)
             topic = topic_id if self._by_id else name
             if topic is None:  # deleted meanwhile
+                if reply.session_id:
+                    return fetch_answer(
+                        self._version, correlation, FETCH_SESSION_ID_NOT_FOUND, 0, {}
+                    )
                 continue
             records: Sized = b""
             if part.records is not None and (left > 0 or not sent):
@@ -235,13 +249,16 @@ class FetchCall:
             if name is None:
                 part = out.ReadPart(part.key, UNKNOWN_TOPIC_ID)
             topics.setdefault(topic, []).append(_fetched(part, records))
-        for (topic, number), error in self._errors:
+        for (topic, number), error in self._errors if reply.error == NONE else ():
             failed = out.ReadPart((NO_ID, number), error)
             topics.setdefault(topic, []).append(_fetched(failed, b""))
         return fetch_answer(self._version, correlation, reply.error, reply.session_id, topics)
 
 
 _FETCH_BY_ID: Final = 13
+_NEW_SESSION: Final = 0
+_NO_SESSION: Final = -1
+"""Epochs of sessions (KIP-227)."""
 
 
 def _fetch_event(

@@ -86,7 +86,7 @@ _NUMBERS: Final[Mapping[str, tuple[str, int]]] = {
     "controller.quorum.retry.backoff.ms": ("retry_backoff_ms", 0),
     "controller.quorum.fetch.max.bytes": ("fetch_max_bytes", 1),
     "controller.quorum.fetch.snapshot.max.bytes": ("fetch_snapshot_max_bytes", 1),
-    "metadata.max.idle.interval.ms": ("max_idle_ms", 1),
+    "metadata.max.idle.interval.ms": ("max_idle_ms", 0),
     "metadata.log.max.record.bytes.between.snapshots": ("snapshot_bytes", 1),
     "metadata.log.max.snapshot.interval.ms": ("snapshot_interval_ms", 0),
     "metadata.max.retention.bytes": ("retention_bytes", 0),

@@ -107,7 +107,8 @@ class ReplicaLink(asyncio.Protocol):
         except (OSError, TimeoutError, ValueError):  # ValueError: invalid host name
             self._fail("")
         finally:
-            self._opening = None
+            if self._opening is asyncio.current_task():
+                self._opening = None
 
     def _greeted(self, answer: Body | None) -> None:
         if answer is None:

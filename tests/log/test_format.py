@@ -19,6 +19,7 @@ from kraftwreck.nodes.log.format import (
     parse_initial_controllers,
 )
 from kraftwreck.nodes.log.layout import META_PROPERTIES, METADATA_DIRECTORY
+from kraftwreck.nodes.log.media import Media
 from kraftwreck.nodes.log.snapshots import data_records, verify
 from kraftwreck.nodes.log.uuids import from_halves, is_usable, to_text
 from kraftwreck.nodes.protocol.records import decode_record
@@ -295,3 +296,12 @@ def test_levels_that_cannot_be_are_refused(
             voters=VOTERS,
         )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_names_of_all_new_directories_are_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr("kraftwreck.nodes.log.media._fsync_directory", synced.append)
+    Media().make_directory(tmp_path / "a" / "b" / "c")
+    assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]

@@ -128,6 +128,13 @@ def test_an_idle_leader_appends_a_noop_every_half_second(rig: Any) -> None:
     assert [name for name, _ in rig.records()[3:]] == ["NoOpRecord"] * 3
 
 
+def test_an_idle_leader_without_an_interval_appends_nothing(make_rig: Any) -> None:
+    rig = make_rig(max_idle_ms=0)
+    rig.lead()
+    rig.wait(3_600_000)
+    assert not rig.quorum.uncommitted
+
+
 def test_a_follower_is_idle(follower: Any) -> None:
     assert follower.controller.deadline > 10**15
     follower.wait(10_000)

@@ -8,7 +8,8 @@ import pytest
 
 from kraftwreck.nodes.consensus.effects import FatalError
 from kraftwreck.nodes.metadata.image import MetadataImage, Partition
-from kraftwreck.nodes.metadata.image_records import METADATA_VERSIONS
+from kraftwreck.nodes.metadata.image_records import METADATA_VERSIONS, merged
+from kraftwreck.nodes.metadata.operation import UNASSIGNED_DIRECTORY as UNASSIGNED
 from kraftwreck.nodes.protocol.codec import ProtocolError
 from kraftwreck.nodes.protocol.records import decode_record, encode_record
 
@@ -448,3 +449,14 @@ def test_brokers_follow_controllers_of_newer_releases_which_ours_do_not_lead() -
     commit(MetadataImage(indexed=False), record)
     with pytest.raises(FatalError, match=f"metadata.version {most} is not supported"):
         commit(MetadataImage(), record)
+
+
+def test_replicas_in_another_order_keep_their_directories() -> None:
+    """A record omits directories that do not change. Two changes in one batch build on each other,
+    and must be those of the image."""
+    image = image_of(topic("t", A), partition(A, directories=[UNASSIGNED] * 3))
+    old = image.partitions[A, 0]
+    record = change(A, replicas=[3, 2, 1])
+    assert merged(old, record[2]).directories == (UNASSIGNED,) * 3
+    image.commit(3, 1, [(record[0], record[2])])
+    assert image.partitions[A, 0] == merged(old, record[2])

@@ -11,6 +11,7 @@ from kraftwreck.nodes.protocol.apis import decode_response, encode_response
 from kraftwreck.nodes.protocol.codec import decode, encode
 from kraftwreck.nodes.protocol.errors import (
     CORRUPT_MESSAGE,
+    FETCH_SESSION_ID_NOT_FOUND,
     INVALID_RECORD,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -123,13 +124,15 @@ def read_answer(version: int, pieces: list[Any]) -> Any:
     return body
 
 
-def fetch(version: int, *parts: tuple[str, int]) -> FetchCall:
+def fetch(version: int, *parts: tuple[str, int], session: tuple[int, int] = (0, -1)) -> FetchCall:
     wanted = {"fetch_offset": 7, "partition_max_bytes": 1000, "current_leader_epoch": 2}
     body = {
         "replica_id": -1,
         "max_wait_ms": 500,
         "min_bytes": 1,
         "max_bytes": 2000,
+        "session_id": session[0],
+        "session_epoch": session[1],
         "topics": [
             topic(version, "topic", name, partitions=[{"partition": number, **wanted}])
             for name, number in parts
@@ -156,6 +159,39 @@ def test_a_fetch_is_answered_with_the_bytes_of_its_slices(version: int) -> None:
     assert read["last_stable_offset"] == 9
     code = UNKNOWN_TOPIC_ID if version >= 13 else UNKNOWN_TOPIC_OR_PARTITION
     assert (unknown["partition_index"], unknown["error_code"]) == (4, code)
+
+
+@pytest.mark.parametrize("version", [7, 12])
+def test_a_session_by_names_never_lacks_a_topic(version: int) -> None:
+    """A consumer would not ask for the topic again, since it believes that the session has it."""
+    begun = fetch(version, ("t", 0), ("u", 0), session=(0, 0))
+    assert begun.event.session_epoch == -1, "no session begins"
+    reply = out.ReplyFetch(6, 0, 0, 2000, (out.ReadPart((ID, 0), 0, 9, 1),))
+    body = read_answer(version, begun.answer(reply, 7, lambda *_: b""))
+    codes = [part["error_code"] for each in body["responses"] for part in each["partitions"]]
+    assert codes == [0, UNKNOWN_TOPIC_OR_PARTITION]
+    continued = fetch(version, ("u", 0), session=(44, 3))
+    assert (continued.event.session_id, continued.event.session_epoch) == (0, 3)
+    reply = out.ReplyFetch(6, FETCH_SESSION_ID_NOT_FOUND, 0, 2000, ())
+    body = read_answer(version, continued.answer(reply, 7, lambda *_: b""))
+    assert (body["error_code"], body["responses"]) == (FETCH_SESSION_ID_NOT_FOUND, [])
+
+
+@pytest.mark.parametrize("version", [7, 12])
+def test_a_session_by_names_ends_with_a_topic_of_it(version: int) -> None:
+    continued = fetch(version, session=(44, 3))
+    parts = (out.ReadPart((ID, 0), 0, 9, 1), out.ReadPart((OTHER, 0), UNKNOWN_TOPIC_OR_PARTITION))
+    body = read_answer(
+        version, continued.answer(out.ReplyFetch(6, 0, 44, 2000, parts), 7, lambda *_: b"")
+    )
+    assert (body["error_code"], body["session_id"]) == (FETCH_SESSION_ID_NOT_FOUND, 0)
+    assert body["responses"] == []
+
+
+@pytest.mark.parametrize("version", [13, 17])
+def test_a_session_by_ids_has_topics_that_are_not_known(version: int) -> None:
+    begun = fetch(version, ("t", 0), ("u", 0), session=(0, 0))
+    assert (begun.event.session_epoch, len(begun.event.parts)) == (0, 2)
 
 
 def test_only_the_first_slice_may_exceed_the_limit_of_a_fetch() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from kraftwreck.nodes.log.batch import encode_batch, parse_header
 from kraftwreck.nodes.log.partition import times
-from kraftwreck.nodes.protocol.errors import NONE
+from kraftwreck.nodes.protocol.errors import FETCH_SESSION_ID_NOT_FOUND, NONE
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication.events import (
     DeleteRecordsReceived,
@@ -223,6 +223,22 @@ def test_a_session_leaves_out_only_what_it_has_said(
     assert one.broken_by(later, silent) == []
     one.step(*offsets)
     assert one.broken_by(replace(later, session_epoch=2), silent) == broken
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(
+    ("names", "session", "broken"),
+    [({}, 7, []), ({KEY[0]: "t"}, 7, ["D16"]), ({}, 0, ["D16"])],
+)
+def test_a_session_ends_only_with_a_topic_of_it(
+    names: dict[bytes, str], session: int, broken: list[str], monkeypatch: Patch
+) -> None:
+    one = Judged(monkeypatch)
+    one.host.node.image.stable.names = names
+    event = FetchReceived(1, (FetchPart(KEY, 15, 1),), session_id=session, session_epoch=0)
+    effect = out.ReplyFetch(1, NONE, session, 1, (out.ReadPart(KEY, NONE, 10, 2),))
+    refused = {"error_code": FETCH_SESSION_ID_NOT_FOUND, "responses": []}
+    assert one.broken_by(event, effect, refused) == broken
 
 
 @pytest.mark.interpreted

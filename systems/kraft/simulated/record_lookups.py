@@ -247,6 +247,11 @@ class RecordLookups:
         place = host.id, host.life, effect.session_id
         if effect.error != errors.NONE:
             return
+        if body.get("error_code", errors.NONE) != errors.NONE:
+            self._judge_ended(host, effect, body["error_code"])
+            for each in (self._sessions, self._empty, self._said):
+                each.pop(place, None)
+            return
         known = dict[PartitionKey, FetchPart]()
         if event.session_epoch > 0:
             known = self._sessions.get((host.id, host.life, event.session_id), {})
@@ -271,6 +276,13 @@ class RecordLookups:
         self._judge_records(host, wanted, body)
         if event.replica_id == CONSUMER:
             self._judge_silence(host, place, wanted, effect, body)
+
+    def _judge_ended(self, host: Host, effect: out.ReplyFetch, error: int) -> None:
+        """D16: a session whose partitions have names ends when a topic of it is deleted."""
+        node: Any = host.node
+        names = node.image.stable.names
+        if not effect.session_id or all(part.key[0] in names for part in effect.parts):
+            self._fail("D16", f"{host.name} ends a fetch session with error {error} for no reason")
 
     def _judge_left_out(
         self,
