@@ -24,7 +24,7 @@ class Flushed:
         self.failures = Failures()
         world: Any = SimpleNamespace(now=0, on_write=[], on_caused=[], on_step=[])
         self.replica: Any = SimpleNamespace(
-            log=SimpleNamespace(end=9), durability=SimpleNamespace(end=5)
+            log=SimpleNamespace(end=9), durability=SimpleNamespace(end=5, asked=None, number=1)
         )
         self.stopped = False
         patch.setattr(durability_watch, "replicas_on", lambda _: {KEY: self.replica})
@@ -64,6 +64,14 @@ def test_a_flush_from_before_a_change_says_nothing(
 ) -> None:
     assert replica.hears(change) == []
     assert replica.hears() == ["D1"]
+
+
+@pytest.mark.parametrize(("number", "broken"), [(1, ["D1"]), (2, [])])
+def test_a_flush_that_is_waited_for_after_its_end_breaks_d1(
+    replica: Flushed, number: int, broken: list[str]
+) -> None:
+    replica.replica.durability.asked, replica.replica.durability.number = 0, number
+    assert replica.hears(known=7) == broken
 
 
 def test_a_flush_of_a_log_that_is_cut_or_opened_later_is_left_out(replica: Flushed) -> None:

@@ -1,14 +1,15 @@
-"""D3, D17: a copy of a log follows configs, and forgets producers when it begins again."""
+"""D1, D3, D17: a copy of a log follows configs, forgets producers, and notices a failed fsync."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kraftwreck.nodes.log.batch import encode_batch, parse_header
-from kraftwreck.nodes.log.partition.partition_log import PartitionLog
+from kraftwreck.nodes.log.partition.partition_log import Flush, PartitionLog
 from kraftwreck.nodes.log.partition.segment import Segment
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as data
@@ -18,7 +19,7 @@ from kraftwreck.simulation.disk import ROOT
 from kraftwreck.simulation.filesystem import Filesystem
 from kraftwreck.systems.kraft.simulated.crash_points import Copies
 from kraftwreck.systems.kraft.simulated.cut_rehearsal import Question, answers
-from kraftwreck.systems.kraft.simulated.files_rehearsal import begun_again, shaped
+from kraftwreck.systems.kraft.simulated.files_rehearsal import begun_again, shaped, unflushed
 from tests.simulation.replicas import KEY
 
 pytestmark = pytest.mark.interpreted
@@ -73,6 +74,15 @@ def cannot_append(patch: Patch) -> None:
     patch.setattr(PartitionLog, "append", planted)
 
 
+def ignores_errors_of_flushes(patch: Patch) -> None:
+    def planted(self: Flush) -> None:
+        for path in self.paths:
+            with contextlib.suppress(OSError):
+                self.media.fsync(path)
+
+    patch.setattr(Flush, "run", planted)
+
+
 def copied(settings: LogSettings) -> Filesystem:
     """Return the files of a log with some batches."""
     files = Filesystem()
@@ -95,6 +105,8 @@ def copied(settings: LogSettings) -> Filesystem:
         (shaped, ends_no_segment_by_size, "D17", "with segment.bytes=1"),
         (shaped, cannot_append, "D2", "no append"),
         (begun_again, is_right, "", ""),
+        (unflushed, is_right, "", ""),
+        (unflushed, ignores_errors_of_flushes, "D1", "although an fsync of the flush has failed"),
         (begun_again, keeps_producers, "D3", "know the producers [0] although it began again at"),
     ],
 )

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.nodes.broker.data_plane import DataPlane
+from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.nodes.replication.effects import RemoveLog
-from kraftwreck.nodes.replication.events import LogOpened
+from kraftwreck.nodes.replication.events import Assignment, LogOpened, Published, Settings
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.systems.kraft.simulated import opening_watch
-from kraftwreck.systems.kraft.simulated.opening_watch import OpeningWatch
+from kraftwreck.systems.kraft.simulated.opening_watch import OpeningWatch, waits_for_removed
 from tests.simulation.replicas import KEY
 
 pytestmark = pytest.mark.interpreted
@@ -28,7 +30,10 @@ class Starting:
         patch.setattr(opening_watch, "Node", SimpleNamespace)
         self.world = world
         OpeningWatch(world, self.failures)
-        self.data = SimpleNamespace(replicas=None)
+        self.data: Any = SimpleNamespace(replicas=None, is_open=False)
+        self.data.step = lambda *_: None
+        self.waits = False
+        patch.setattr(opening_watch, "waits_for_removed", lambda *_: self.waits)
         node = SimpleNamespace(broker=SimpleNamespace(data=self.data))
         self.host: Any = SimpleNamespace(id=4, name="b4", life=1, node=node)
 
@@ -86,6 +91,27 @@ def test_each_process_opens_its_logs(broker: Starting) -> None:
     broker.host.life = 2
     broker.learns()
     assert broker.says() == ["F19"]
+
+
+def test_a_broker_that_waits_for_logs_that_are_gone_breaks_f19(broker: Starting) -> None:
+    broker.waits = True
+    broker.learns()
+    assert [failure.type for failure in broker.failures.items] == ["F19"]
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_a_data_plane_waits_for_its_own_logs_only(
+    forgets: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = NodeConfig(4, "cluster", bytes(16), {})
+    plane = DataPlane(config, 0)
+    plane._opening = {KEY, OTHER}
+    assigned = {key: Assignment((4, 5), (4,), 4, 0, 1) for key in (KEY, OTHER)}
+    plane.core.step(Published((), assigned, dict.fromkeys(assigned, Settings())), 0, 0)
+    if not forgets:
+        monkeypatch.setattr(DataPlane, "step", lambda self, *event: self.core.step(*event))
+    assert waits_for_removed(plane, 0) == (not forgets)
+    assert plane._opening == {KEY, OTHER}, "a copy was asked"
 
 
 def test_a_broker_without_records_has_no_logs(broker: Starting) -> None:

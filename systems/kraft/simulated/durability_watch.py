@@ -67,3 +67,10 @@ class DurabilityWatch:
                 f"{host.name} takes {name_of(event.key)} for durable below"
                 f" {partition.durability.end} only, after a flush up to {reached}",
             )
+        elif (waits := partition.durability).asked is not None and waits.number == event.number:
+            self._failures.add(
+                "D1",
+                self._world.now,
+                f"{host.name} still waits for a flush of {name_of(event.key)} that has ended at"
+                f" {event.end_offset}",
+            )

@@ -1,19 +1,22 @@
-"""Gives a copy of a log other configs, and begins it again, as no run does (D3, D17).
+"""Gives a copy of a log other configs, begins it again, and fails its fsync (D1, D3, D17).
 
 A log begins segments by the configs of its topic that are in force, also after a start. Once the
 topic has none, those of the process count. A log that begins again knows no producer, also after a
-stop. In runs segments are shaped by the process alone.
+stop. In runs segments are shaped by the process alone. An fsync that fails in a flush is rare in
+them; nobody knows then what is on the disk, so the process must end.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from typing import Final
 
 from kraftwreck.nodes.log.batch import encode_batch, parse_header
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as data
-from kraftwreck.nodes.replication.events import LogOpened
+from kraftwreck.nodes.replication.events import LogFlushed, LogOpened
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey, batch_of
 from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.simulation.disk import ROOT
@@ -61,6 +64,11 @@ class _Shaped:
         self._logs.close()
         self._files.process_ended()
         self._logs, _ = opened(self._files, self._name, self._key, self._settings, orderly=True)
+
+    def flush(self) -> int:
+        """Make all records durable; return the end of those that are. Raises OSError."""
+        events = self._logs.carry_out(data.FlushLog(self._key, 1))
+        return next(each.end_offset for each in events if isinstance(each, LogFlushed))
 
     def append(self, time_ms: int) -> tuple[bool, int]:
         """Append a batch; return whether it begins a segment, and the bytes of the last one."""
@@ -140,3 +148,40 @@ def begun_again(
                 f" {known} although it began again at {start}, {when}",
             )
             return
+
+
+class _FailingFsync:
+    """A disk whose next fsync fails, and loses what it was to make durable."""
+
+    drops = True
+    fills = False
+
+    def __init__(self) -> None:
+        self._fails = True
+
+    def write(self, size: int) -> int:
+        return size
+
+    def check(self, operation: str) -> None:
+        if operation == "fsync" and self._fails:
+            self._fails = False
+            raise self.refuse()
+
+    def refuse(self) -> OSError:
+        return OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def unflushed(
+    files: Filesystem, name: str, key: PartitionKey, settings: LogSettings
+) -> Iterator[tuple[str, str]]:
+    """Yield that a log would be durable although an fsync has failed (D1)."""
+    log = _Shaped(files, name, key, settings)
+    log.append(1)
+    files.trouble = _FailingFsync()
+    try:
+        durable = log.flush()
+    except OSError:
+        return
+    finally:
+        files.trouble = None
+    yield "D1", f"would be durable below {durable} although an fsync of the flush has failed"

@@ -47,6 +47,7 @@ from kraftwreck.systems.kraft.simulated.crash_points import CrashPoints
 from kraftwreck.systems.kraft.simulated.cut_rehearsal import CutRehearsal
 from kraftwreck.systems.kraft.simulated.damage_rehearsal import DamageRehearsal
 from kraftwreck.systems.kraft.simulated.deletion_watch import DeletionWatch
+from kraftwreck.systems.kraft.simulated.divergence_rehearsal import DivergenceRehearsal
 from kraftwreck.systems.kraft.simulated.divergence_watch import DivergenceWatch
 from kraftwreck.systems.kraft.simulated.download_rehearsal import DownloadRehearsal
 from kraftwreck.systems.kraft.simulated.due_watch import DueWatch
@@ -104,6 +105,7 @@ from kraftwreck.systems.kraft.simulated.storm_watch import StormWatch
 from kraftwreck.systems.kraft.simulated.tick_watch import TickWatch
 from kraftwreck.systems.kraft.simulated.unfinished_watch import UnfinishedWatch
 from kraftwreck.systems.kraft.simulated.version_rehearsal import VersionRehearsal
+from kraftwreck.systems.kraft.simulated.vote_rehearsal import VoteRehearsal
 from kraftwreck.systems.kraft.simulated.voter_rehearsal import VoterRehearsal
 from kraftwreck.systems.kraft.simulated.voter_watch import VoterWatch
 from kraftwreck.systems.kraft.simulated.wait_watch import WaitWatch
@@ -142,6 +144,7 @@ class Invariants:
         BackoffWatch(world, self.failures)
         CadenceWatch(world, self.failures)
         DamageRehearsal(world, self.failures)
+        DivergenceRehearsal(world, self.failures)
         DivergenceWatch(world, self.failures)
         DownloadRehearsal(world, self.failures)
         DueWatch(world, self.failures)
@@ -158,6 +161,7 @@ class Invariants:
         SessionWatch(world, self.failures)
         TickWatch(world, self.failures)
         UnfinishedWatch(world, self.failures)
+        VoteRehearsal(world, self.failures)
         VoterRehearsal(world, self.failures)
         self.answers = AnswerWatch(world, self.failures)
         self.service = ServiceWatch(world, self.failures)
