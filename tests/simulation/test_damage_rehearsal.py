@@ -12,7 +12,12 @@ from kraftwreck.nodes.log.layout import QUORUM_STATE, segment_name
 from kraftwreck.nodes.log.snapshots import snapshot_name
 from kraftwreck.simulation.disk import LOG, Disk
 from kraftwreck.simulation.filesystem import Filesystem
-from kraftwreck.systems.kraft.simulated.damage_rehearsal import Damaged, damages, is_refused
+from kraftwreck.systems.kraft.simulated.damage_rehearsal import (
+    Damaged,
+    accepted_reads,
+    damages,
+    is_refused,
+)
 from tests.simulation.test_metadata_crashes import batch, files_of, written
 from tests.simulation.watched import Watched, snapshot
 
@@ -87,6 +92,21 @@ def test_a_damaged_snapshot_that_is_left_out_is_found(
 ) -> None:
     monkeypatch.setattr(recovery, "_read_snapshots", lambda *_: None)
     assert {snapshot_name(3, 1), snapshot_name(5, 1)} <= accepted(files)
+
+
+def _unread_is_none(*arguments: Any, **options: Any) -> Any:
+    try:
+        return READ(*arguments, **options)
+    except OSError:
+        return None
+
+
+def test_a_file_that_cannot_be_read_is_not_one_that_is_missing(
+    files: Filesystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert list(accepted_reads(files)) == []
+    monkeypatch.setattr(quorum_state, "read", _unread_is_none)
+    assert len(list(accepted_reads(files))) == 1
 
 
 # --- in a run ------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 No schedule changes what is on a disk, since the node would have to end. So once a node finishes a
 snapshot, single bits are changed in copies of its files, and files are cut, emptied or removed. A
 process then starts from each copy. A crash can cause none of these defects, so the start must
-refuse them: what is missing may have been acknowledged.
+refuse them: what is missing may have been acknowledged. So it must if one of its reads fails.
 
 The files are copied before the snapshot is finished; the rehearsal waits until the event of the run
 is over.
@@ -11,6 +11,8 @@ is over.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -32,6 +34,8 @@ from kraftwreck.systems.kraft.simulated.metadata_crashes import LONGEST, REFUSAL
 
 BITS: Final = 6
 """Changed bits of a file."""
+MOST_READS: Final = 60
+"""More reads than a start needs."""
 MOST_FILES: Final = 4
 """Segments in which bits are changed: the last ones."""
 _ZEROS: Final = 17
@@ -62,8 +66,9 @@ class DamageRehearsal:
     @rule(
         "F28",
         "DamageIsRefused",
-        "No node starts if one bit has changed in its metadata log, a snapshot or quorum-state, or "
-        "if a segment, a snapshot or a part of quorum-state is missing that it needs.",
+        "No node starts if one bit has changed in its metadata log, a snapshot or quorum-state. "
+        "Nor does it if a segment, a snapshot or a part of quorum-state is missing, or cannot be "
+        "read.",
         simulated=True,
     )
     def _on_write(self, host: Host, effect: object) -> None:
@@ -86,6 +91,9 @@ class DamageRehearsal:
                 if not is_refused(files, damaged):
                     text = f"{name} would start from a {damaged.path.name} {damaged.change}"
                     self._failures.add("F28", self._world.now, text)
+            for number in accepted_reads(files):
+                text = f"{name} would start although read {number} of its files has failed"
+                self._failures.add("F28", self._world.now, text)
         except Exception as error:
             raise WorldError(f"the damage failed of the log of {name}: {error!r}") from error
 
@@ -102,6 +110,53 @@ def is_refused(files: Filesystem, damaged: Damaged) -> bool:
     except REFUSALS:
         return True
     return False
+
+
+class FailingRead:
+    """A disk of which read ``number`` fails, counted from 0."""
+
+    drops = False
+    fills = False
+
+    def __init__(self, number: int) -> None:
+        self._left = number
+        self.has_failed = False
+
+    def write(self, size: int) -> int:
+        """Take all bytes."""
+        return size
+
+    def check(self, operation: str) -> None:
+        """Raise OSError for the read that fails."""
+        if operation == "read":
+            self._left -= 1
+            if self._left == -1:
+                self.has_failed = True
+                raise self.refuse()
+
+    def refuse(self) -> OSError:
+        """Return the error."""
+        return OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def accepted_reads(files: Filesystem) -> Iterator[int]:
+    """Yield the reads of a start whose failure is ignored, so that something is missing."""
+    sound = opened(files)
+    for number in range(MOST_READS):
+        disk = Disk(files=files.copy_of(dict.fromkeys(files.directories)))
+        disk.files.trouble = trouble = FailingRead(number)
+        try:
+            disk.recover()
+        except REFUSALS:
+            continue
+        if not trouble.has_failed:
+            return
+        if (disk.quorum_state, disk.log, disk.snapshots) != (
+            sound.quorum_state,
+            sound.log,
+            sound.snapshots,
+        ):
+            yield number
 
 
 def damages(files: Filesystem, seed: int) -> Iterator[Damaged]:

@@ -31,7 +31,7 @@ from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.replica_copies import INTERPRETED, is_short
 
 EACH: Final = 3
-"""How many followers of a run are told."""
+"""How many followers of a run are judged."""
 LAST: Final = 4
 """Epochs of a log that answers are about: the last ones."""
 BEYOND: Final = 3

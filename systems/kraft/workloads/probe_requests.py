@@ -212,8 +212,12 @@ def _grow(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Re
             {"broker_ids": brokers[: 1 + choose(3, "size", i)]} for i in range(1 + choose(3, "new"))
         ]
     topics = [{"name": known, "count": count, "assignments": assignments}]
-    if choose(6, "twice") == 0:
-        topics *= 2
+    match choose(6, "twice"):
+        case 0:
+            topics *= 2
+        case 1 | 2:
+            another = _known(name, choose, client, own=True)
+            topics.append({"name": another, "count": 1 + choose(6, "more"), "assignments": None})
     dry = choose(4, "dry") == 0
     body = {"topics": topics, "timeout_ms": timeout_ms, "validate_only": dry}
     return "CreatePartitions", 3, body
