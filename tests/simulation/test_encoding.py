@@ -102,6 +102,17 @@ def test_a_message_that_cannot_be_written_is_fatal() -> None:
         carried_answer(FETCH, 1, FetchResponse(0, 0, 2, 5, 1 << 70, 0, -1, -1, -1, -1, b""))
 
 
+def test_a_message_that_arrives_as_another_is_fatal(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = FetchSnapshotRequest("a", 1, b"d" * 16, 10, 3, 7, 2, 0)
+    assert carried_request(1, 1, message) == message
+    monkeypatch.setattr(
+        "kraftwreck.systems.kraft.simulated.encoding.request_from_body",
+        lambda *_: replace(message, directory=bytes(16)),
+    )
+    with pytest.raises(FatalError, match=r"directory b'dd+' arrives as b'\\\\x00"):
+        carried_request(1, 1, message)
+
+
 @pytest.mark.parametrize("message", REQUESTS, ids=lambda m: type(m).__name__)
 def test_an_equal_request_is_another_object_with_the_same_content(message: Request) -> None:
     encoding = Encoding()

@@ -1,8 +1,8 @@
 """Quorum RPCs through the bytes of Kafka's protocol and back, as real nodes exchange them.
 
 Both directions of both messages use the code of ``nodes.server``, at the highest version, which
-all nodes here know. A node gets the decoded message. If a message cannot be written or read its
-sender fails, because no healthy node ever sends one.
+all nodes here know. A node gets the decoded message. If a message cannot be written or read, or is
+read otherwise than it was, its sender fails, because no healthy node ever sends one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from kraftwreck.nodes.consensus.effects import FatalError, Message
+from kraftwreck.nodes.consensus.kraft.messages import VoterChangeResponse
 from kraftwreck.nodes.protocol.apis import (
     NAMES,
     SUPPORTED,
@@ -34,6 +35,7 @@ from kraftwreck.nodes.server.wire import (
 
 _CORRELATION_MASK = 2**31 - 1
 _REMEMBERED = 256
+_SHOWN = 60
 _VALUES: dict[type[Message], Callable[[Message], Any]] = {}
 """By class of messages, the function that returns all fields of one; each class has several."""
 _BAD = (ProtocolError, ShapeError, KeyError, TypeError, ValueError, AttributeError)
@@ -100,7 +102,7 @@ def carried_request(sender: int, correlation: int, message: Message) -> Message:
         if received != correlation & _CORRELATION_MASK:
             raise ProtocolError(f"request {correlation} arrives as {received}")
         read, _ = decode(f"{NAMES[key]}Request", version, frame, start)
-        return request_from_body(NAMES[key], version, read)
+        return _same(message, request_from_body(NAMES[key], version, read))
     except _BAD as error:
         raise FatalError(f"a request that cannot be read, {api}: {error!r}") from error
 
@@ -115,6 +117,21 @@ def carried_answer(request: Message, correlation: int, message: Message) -> Mess
         received, read = decode_response(api, version, frame)
         if received != correlation & _CORRELATION_MASK:
             raise ProtocolError(f"the answer to {correlation} is one to {received}")
-        return response_from_body(api, version, read)
+        return _same(message, response_from_body(api, version, read))
     except _BAD as error:
         raise FatalError(f"an answer that cannot be read, {api}: {error!r}") from error
+
+
+def _same(written: Message, read: Message) -> Message:
+    """Return the message that was read. Raises ProtocolError if it is another one.
+
+    Answers to changes of voters differ by API in the fields that they have room for.
+    """
+    if read == written or isinstance(written, VoterChangeResponse):
+        return read
+    for field in fields(written):
+        before, after = getattr(written, field.name), getattr(read, field.name)
+        if before != after:
+            before, after = repr(before)[:_SHOWN], repr(after)[:_SHOWN]
+            raise ProtocolError(f"{field.name} {before} arrives as {after}")
+    raise ProtocolError(f"it arrives as a {type(read).__name__}")

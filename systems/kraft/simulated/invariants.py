@@ -59,6 +59,7 @@ from kraftwreck.systems.kraft.simulated.fetch_backoff import FetchBackoff
 from kraftwreck.systems.kraft.simulated.fetch_rehearsal import wrong_fetches
 from kraftwreck.systems.kraft.simulated.fetch_sizes import FetchSizes
 from kraftwreck.systems.kraft.simulated.flush_watch import FlushWatch
+from kraftwreck.systems.kraft.simulated.format_rehearsal import FormatRehearsal
 from kraftwreck.systems.kraft.simulated.handover_watch import HandoverWatch
 from kraftwreck.systems.kraft.simulated.heartbeat_watch import HeartbeatWatch
 from kraftwreck.systems.kraft.simulated.history_watch import HistoryWatch
@@ -98,6 +99,7 @@ from kraftwreck.systems.kraft.simulated.service_watch import ServiceWatch
 from kraftwreck.systems.kraft.simulated.session_rehearsal import SessionRehearsal
 from kraftwreck.systems.kraft.simulated.session_watch import SessionWatch
 from kraftwreck.systems.kraft.simulated.silence_watch import SilenceWatch
+from kraftwreck.systems.kraft.simulated.size_rehearsal import SizeRehearsal
 from kraftwreck.systems.kraft.simulated.snapshot_watch import SnapshotWatch
 from kraftwreck.systems.kraft.simulated.step_logs import StepLogs
 from kraftwreck.systems.kraft.simulated.stop_watch import StopWatch
@@ -150,6 +152,7 @@ class Invariants:
         DueWatch(world, self.failures)
         EndpointRehearsal(world, self.failures)
         FlushWatch(world, self.failures)
+        FormatRehearsal(world, self.failures)
         HandoverWatch(world, self.failures)
         HeartbeatWatch(world, self.failures)
         HistoryWatch(world, self.failures)
@@ -159,6 +162,7 @@ class Invariants:
         LeaveWatch(world, self.failures)
         RegistrationWatch(world, self.failures)
         SessionWatch(world, self.failures)
+        SizeRehearsal(world, self.failures)
         TickWatch(world, self.failures)
         UnfinishedWatch(world, self.failures)
         VoteRehearsal(world, self.failures)

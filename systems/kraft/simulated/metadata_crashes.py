@@ -79,7 +79,8 @@ class MetadataCrashes:
         "AnyCrashPointOfMetadata",
         "A process may die after any change of files in an operation on its metadata log, its "
         "snapshots or quorum-state, also with the power of its host. A start then reads all that "
-        "the operation was to keep, and leaves no file that belongs to none of them.",
+        "the operation was to keep, and leaves no file that belongs to none of them. The "
+        "formatting of a directory can be repeated.",
         simulated=True,
     )
     def _on_write(self, host: Host, effect: Any) -> None:
