@@ -19,7 +19,12 @@ from kraftwreck.simulation.disk import ROOT
 from kraftwreck.simulation.filesystem import Filesystem
 from kraftwreck.systems.kraft.simulated.crash_points import Copies
 from kraftwreck.systems.kraft.simulated.cut_rehearsal import Question, answers
-from kraftwreck.systems.kraft.simulated.files_rehearsal import begun_again, shaped, unflushed
+from kraftwreck.systems.kraft.simulated.files_rehearsal import (
+    begun_again,
+    cut_in_a_flush,
+    shaped,
+    unflushed,
+)
 from tests.simulation.replicas import KEY
 
 pytestmark = pytest.mark.interpreted
@@ -83,6 +88,17 @@ def ignores_errors_of_flushes(patch: Patch) -> None:
     patch.setattr(Flush, "run", planted)
 
 
+def counts_no_cut(patch: Patch) -> None:
+    truncate = PartitionLog.truncate
+
+    def planted(self: PartitionLog, end_offset: int) -> None:
+        cuts = self._cuts
+        truncate(self, end_offset)
+        self._cuts = cuts
+
+    patch.setattr(PartitionLog, "truncate", planted)
+
+
 def copied(settings: LogSettings) -> Filesystem:
     """Return the files of a log with some batches."""
     files = Filesystem()
@@ -106,6 +122,8 @@ def copied(settings: LogSettings) -> Filesystem:
         (shaped, cannot_append, "D2", "no append"),
         (begun_again, is_right, "", ""),
         (unflushed, is_right, "", ""),
+        (cut_in_a_flush, is_right, "", ""),
+        (cut_in_a_flush, counts_no_cut, "D2", "was durable, but it ends at"),
         (unflushed, ignores_errors_of_flushes, "D1", "although an fsync of the flush has failed"),
         (begun_again, keeps_producers, "D3", "know the producers [0] although it began again at"),
     ],

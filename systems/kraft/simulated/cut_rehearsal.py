@@ -31,7 +31,12 @@ from kraftwreck.simulation.timeline import WorldError
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.sequence_numbers import following, last_of
 from kraftwreck.systems.kraft.simulated.crash_points import Copies, tidied
-from kraftwreck.systems.kraft.simulated.files_rehearsal import begun_again, shaped, unflushed
+from kraftwreck.systems.kraft.simulated.files_rehearsal import (
+    begun_again,
+    cut_in_a_flush,
+    shaped,
+    unflushed,
+)
 from kraftwreck.systems.kraft.simulated.lookup_rehearsal import faults
 from kraftwreck.systems.kraft.simulated.record_logs import (
     RecordLog,
@@ -75,7 +80,7 @@ class CutRehearsal:
         files = copies.copy()
         args = name, key, disk.settings
         found = chain(rehearse(files, *args), remembered(copies.copy(), *args))
-        for question in (shaped, begun_again, unflushed):
+        for question in (shaped, begun_again, unflushed, cut_in_a_flush):
             found = chain(found, answers(question, copies.copy(), *args))
         found = chain(found, (("F10", f"{name_of(key)}: {wrong}") for wrong in tidied(copies)))
         self._world.afterwards(partial(self._judge, host.name, found))

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
 
 from kraftwreck.nodes.log.batch import encode_batch, parse_header
 from kraftwreck.nodes.log.partition.settings import LogSettings
@@ -22,6 +22,8 @@ from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.simulation.disk import ROOT
 from kraftwreck.simulation.filesystem import Filesystem
 from kraftwreck.systems.kraft.workloads.record_batches import batch_of as numbered
+
+T = TypeVar("T")
 
 AGE_MS: Final = 1_000
 """The age at which a segment ends, by a config."""
@@ -185,3 +187,55 @@ def unflushed(
     finally:
         files.trouble = None
     yield "D1", f"would be durable below {durable} although an fsync of the flush has failed"
+
+
+class _Held:
+    """Does work beside the process later, while it ``waits``."""
+
+    def __init__(self) -> None:
+        self._work: list[Callable[[], None]] = []
+        self.waits = False
+
+    def __call__(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        def both() -> None:
+            done(work())
+
+        self._work.append(both)
+        if not self.waits:
+            self.go()
+
+    def go(self) -> None:
+        """Do the work that waits."""
+        while self._work:
+            self._work.pop(0)()
+
+
+def cut_in_a_flush(
+    files: Filesystem, name: str, key: PartitionKey, settings: LogSettings
+) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a log that is cut between the begin and the end of a flush (D1)."""
+    held = _Held()
+    logs = PartitionFiles(ROOT, lambda _: name, settings, files, elsewhere=held)
+    logs.carry_out(data.OpenLog(key))
+    _, batches = logs.content(key)
+    last = batches[-1]
+    for number in range(BATCHES):
+        content = encode_batch(
+            last.next_offset + number, last.leader_epoch, 1, [(None, b"cut")], control=False
+        )
+        logs.carry_out(data.Append(key, batch_of(parse_header(content), content)))
+    held.waits = True
+    logs.carry_out(data.FlushLog(key, 1))
+    logs.carry_out(data.Truncate(key, last.next_offset))
+    held.waits = False
+    held.go()
+    events = logs.carry_out(data.FlushLog(key, 2))
+    flushed = [each.end_offset for each in events if isinstance(each, LogFlushed)]
+    files.process_ended()
+    _, found = opened(files, name, key, settings, orderly=False)
+    if max(flushed) > last.next_offset or found.end_offset != last.next_offset:
+        yield (
+            "D1",
+            f"would be durable below {max(flushed)}, and end at {found.end_offset} after a start,"
+            f" although it was cut at {last.next_offset} before the flush had ended",
+        )

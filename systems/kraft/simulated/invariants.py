@@ -101,6 +101,7 @@ from kraftwreck.systems.kraft.simulated.session_watch import SessionWatch
 from kraftwreck.systems.kraft.simulated.silence_watch import SilenceWatch
 from kraftwreck.systems.kraft.simulated.size_rehearsal import SizeRehearsal
 from kraftwreck.systems.kraft.simulated.snapshot_watch import SnapshotWatch
+from kraftwreck.systems.kraft.simulated.start_rehearsal import StartRehearsal
 from kraftwreck.systems.kraft.simulated.step_logs import StepLogs
 from kraftwreck.systems.kraft.simulated.stop_watch import StopWatch
 from kraftwreck.systems.kraft.simulated.storm_watch import StormWatch
@@ -163,6 +164,7 @@ class Invariants:
         RegistrationWatch(world, self.failures)
         SessionWatch(world, self.failures)
         SizeRehearsal(world, self.failures)
+        StartRehearsal(world, self.failures)
         TickWatch(world, self.failures)
         UnfinishedWatch(world, self.failures)
         VoteRehearsal(world, self.failures)

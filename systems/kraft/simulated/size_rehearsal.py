@@ -20,7 +20,9 @@ from kraftwreck.simulation.world import World
 NEAR: Final = 12
 """How far sizes are from a power of two, at most: the bytes around a value in its record."""
 MOST_BYTES: Final = 1 << 15
-MOST_ITEMS: Final = 1 << 8
+MOST_RECORDS: Final = 1 << 8
+MOST_ITEMS: Final = 1 << 5
+"""Of an array. (Python remembers a hundred formats of arrays.)"""
 
 
 class SizeRehearsal:
@@ -56,7 +58,7 @@ def unread() -> Iterator[str]:
     kinds: tuple[tuple[str, int, Callable[[int], bool]], ...] = (
         ("a record of {} bytes", MOST_BYTES, _value),
         ("a record with a key of {} bytes", MOST_BYTES, _key),
-        ("{} records in a batch", MOST_ITEMS, _records),
+        ("{} records in a batch", MOST_RECORDS, _records),
         ("{} replicas of a partition", MOST_ITEMS, _replicas),
         ("{} partitions in a request", MOST_ITEMS, _partitions),
     )
