@@ -35,7 +35,12 @@ from kraftwreck.nodes.replication.events import is_from_shell
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
-from kraftwreck.systems.kraft.simulated.replica_copies import INTERPRETED, MOVED, TOKEN
+from kraftwreck.systems.kraft.simulated.replica_copies import (
+    INTERPRETED,
+    MOVED,
+    TOKEN,
+    is_short,
+)
 
 EACH: Final = 2
 """How often members are asked in each situation, in a run."""
@@ -200,7 +205,9 @@ def _in_vain(replica: Replica) -> Iterator[str]:
     state = replica.state
     if replica.is_voter or not isinstance(state, Follower) or state.deadline == NEVER:
         return
-    copy = copied(replica)
+    if not is_short(replica):
+        return
+    copy = deepcopy(replica)  # It may clean its log.
     copy.now = max(copy.now, state.deadline)
     poll.poll(copy)
     if isinstance(copy.state, Follower):
