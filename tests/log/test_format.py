@@ -298,6 +298,7 @@ def test_levels_that_cannot_be_are_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.interpreted
 def test_the_names_of_all_new_directories_are_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
