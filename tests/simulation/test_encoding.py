@@ -102,6 +102,7 @@ def test_a_message_that_cannot_be_written_is_fatal() -> None:
         carried_answer(FETCH, 1, FetchResponse(0, 0, 2, 5, 1 << 70, 0, -1, -1, -1, -1, b""))
 
 
+@pytest.mark.interpreted
 def test_a_message_that_arrives_as_another_is_fatal(monkeypatch: pytest.MonkeyPatch) -> None:
     message = FetchSnapshotRequest("a", 1, b"d" * 16, 10, 3, 7, 2, 0)
     assert carried_request(1, 1, message) == message
