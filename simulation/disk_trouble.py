@@ -54,6 +54,14 @@ class DiskTrouble:
         self.refused_bytes = 0
         self.latencies: list[int] = []
 
+    @classmethod
+    def once(cls, operation: str, after: int = 0) -> DiskTrouble:
+        """Return the trouble in which one write, fsync or read fails: that after ``after`` others.
+        An fsync also loses what it should have made durable."""
+        trouble = cls("error", 0)
+        trouble.failing, trouble.after, trouble.drops = operation, after, True
+        return trouble
+
     @property
     def fills(self) -> bool:
         """Whether the disk runs out of room, and nothing else is wrong with it."""

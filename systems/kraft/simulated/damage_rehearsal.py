@@ -11,8 +11,6 @@ is over.
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +23,7 @@ from kraftwreck.nodes.log.batch import HEADER_SIZE, BatchError, parse_header
 from kraftwreck.nodes.log.layout import QUORUM_STATE, segment_name
 from kraftwreck.nodes.log.snapshots import snapshot_name
 from kraftwreck.simulation.disk import LOG, ROOT, Disk
+from kraftwreck.simulation.disk_trouble import DiskTrouble
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.filesystem import SECTOR, Filesystem
 from kraftwreck.simulation.host import Host
@@ -112,44 +111,17 @@ def is_refused(files: Filesystem, damaged: Damaged) -> bool:
     return False
 
 
-class FailingRead:
-    """A disk of which read ``number`` fails, counted from 0."""
-
-    drops = False
-    fills = False
-
-    def __init__(self, number: int) -> None:
-        self._left = number
-        self.has_failed = False
-
-    def write(self, size: int) -> int:
-        """Take all bytes."""
-        return size
-
-    def check(self, operation: str) -> None:
-        """Raise OSError for the read that fails."""
-        if operation == "read":
-            self._left -= 1
-            if self._left == -1:
-                self.has_failed = True
-                raise self.refuse()
-
-    def refuse(self) -> OSError:
-        """Return the error."""
-        return OSError(errno.EIO, os.strerror(errno.EIO))
-
-
 def accepted_reads(files: Filesystem) -> Iterator[int]:
     """Yield the reads of a start whose failure is ignored, so that something is missing."""
     sound = opened(files)
     for number in range(MOST_READS):
         disk = Disk(files=files.copy_of(dict.fromkeys(files.directories)))
-        disk.files.trouble = trouble = FailingRead(number)
+        disk.files.trouble = trouble = DiskTrouble.once("read", number)
         try:
             disk.recover()
         except REFUSALS:
             continue
-        if not trouble.has_failed:
+        if not trouble.refused_calls:
             return
         if (disk.quorum_state, disk.log, disk.snapshots) != (
             sound.quorum_state,

@@ -8,8 +8,6 @@ them; nobody knows then what is on the disk, so the process must end.
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
@@ -20,6 +18,7 @@ from kraftwreck.nodes.replication.events import LogFlushed, LogOpened
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey, batch_of
 from kraftwreck.nodes.server.partition_files import PartitionFiles
 from kraftwreck.simulation.disk import ROOT
+from kraftwreck.simulation.disk_trouble import DiskTrouble
 from kraftwreck.simulation.filesystem import Filesystem
 from kraftwreck.systems.kraft.workloads.record_batches import batch_of as numbered
 
@@ -152,34 +151,13 @@ def begun_again(
             return
 
 
-class _FailingFsync:
-    """A disk whose next fsync fails, and loses what it was to make durable."""
-
-    drops = True
-    fills = False
-
-    def __init__(self) -> None:
-        self._fails = True
-
-    def write(self, size: int) -> int:
-        return size
-
-    def check(self, operation: str) -> None:
-        if operation == "fsync" and self._fails:
-            self._fails = False
-            raise self.refuse()
-
-    def refuse(self) -> OSError:
-        return OSError(errno.EIO, os.strerror(errno.EIO))
-
-
 def unflushed(
     files: Filesystem, name: str, key: PartitionKey, settings: LogSettings
 ) -> Iterator[tuple[str, str]]:
     """Yield that a log would be durable although an fsync has failed (D1)."""
     log = _Shaped(files, name, key, settings)
     log.append(1)
-    files.trouble = _FailingFsync()
+    files.trouble = DiskTrouble.once("fsync")
     try:
         durable = log.flush()
     except OSError:

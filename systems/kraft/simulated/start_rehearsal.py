@@ -10,7 +10,6 @@ log, with the epoch of the last record or with a newer one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.nodes.consensus.effects import FinishSnapshot, InstallSnapshot, WriteQuorumState
@@ -23,9 +22,7 @@ from kraftwreck.simulation.disk import Disk
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
-
-LONGEST: Final = 400
-"""Batches of a log that is not too long to be read again."""
+from kraftwreck.systems.kraft.simulated.metadata_crashes import LONGEST
 
 
 class StartRehearsal:

@@ -164,9 +164,7 @@ def _voted(replica: Replica, request: VoteRequest) -> Iterator[str]:
     if answer.vote_granted != due(replica, request):
         yield what
         return
-    vote = (-1, NO_DIRECTORY)
-    if request.epoch == replica.epoch:
-        vote = replica.state.voted_id, replica.state.voted_directory
+    vote = _vote_in(replica, request.epoch)
     if answer.vote_granted and not request.pre_vote:
         vote = request.candidate_id, request.candidate_directory
     yield from _unwritten(replica, copy, written, vote, what)
@@ -194,9 +192,7 @@ def _announced(replica: Replica) -> Iterator[str]:
             if (copy.epoch, copy.leader_id) != (epoch, leader) or not follows:
                 yield f"{what} and would be {_described(copy)}"
                 continue
-            vote = (-1, NO_DIRECTORY)
-            if epoch == replica.epoch:
-                vote = replica.state.voted_id, replica.state.voted_directory
+            vote = _vote_in(replica, epoch)
             yield from _unwritten(replica, copy, written, vote, what)
 
 
@@ -218,6 +214,13 @@ def _in_vain(replica: Replica) -> Iterator[str]:
             yield f"{_described(replica)}, would refuse pre-votes although its leader is silent"
 
 
+def _vote_in(replica: Replica, epoch: int) -> tuple[int, bytes]:
+    """Return the vote that the member has cast in an epoch, the present one or a newer one."""
+    if epoch != replica.epoch:
+        return -1, NO_DIRECTORY
+    return replica.state.voted_id, replica.state.voted_directory
+
+
 def _unwritten(
     replica: Replica,
     copy: Replica,
@@ -226,11 +229,8 @@ def _unwritten(
     what: str,
 ) -> Iterator[str]:
     """Yield what is not in quorum-state when the answer leaves, or wrong there."""
-    before: Any = replica.state
-    same = copy.epoch == replica.epoch
     if written is None:
-        has = (before.voted_id, before.voted_directory) if same else None
-        if has != vote:
+        if copy.epoch != replica.epoch or vote != _vote_in(replica, copy.epoch):
             yield f"{what}, and its quorum-state would not have that"
         return
     if (written.epoch, written.voted_id, written.voted_directory) != (copy.epoch, *vote):
