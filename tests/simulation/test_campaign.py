@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from kraftwreck.systems.kraft.simulated.knobs import draw_knobs
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kraftwreck.systems.kraft.simulated.knobs import Knobs, draw_knobs
 from kraftwreck.systems.simulators import everything
 
 
@@ -15,6 +20,39 @@ def test_now_and_then_a_campaign_has_a_single_controller() -> None:
             assert fault.kind != "membership"
             on_brokers = fault.targets and all(name.startswith("b") for name in fault.targets)
             assert fault.kind != "disk" or on_brokers
+
+
+def is_dense(seed: int, campaign: Any = None) -> bool:
+    return bool((campaign or everything()).options(seed).rate == 200)
+
+
+def test_one_run_in_ten_sends_many_requests_to_one_controller() -> None:
+    dense = [seed for seed in range(1000) if is_dense(seed)]
+    assert 70 < len(dense) < 130
+    for seed in dense[:20]:
+        options, knobs = everything().options(seed), everything().knobs(seed)
+        assert isinstance(knobs, Knobs)
+        assert (options.nodes, options.faults, knobs.brokers) == (1, (), 0)
+        assert options.workload in ("requests", "partitions")
+        assert everything().schedule(seed) == []
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"workload": "requests"},
+        {"nodes": 3},
+        {"rate": 5.0},
+        {"style": "timed"},
+        {"governed": True},
+        {"system_options": ("brokers=2",)},
+        {"system_options": ("records=yes",)},
+        {"system_options": ("shells=yes",)},
+    ],
+)
+def test_a_campaign_that_names_a_choice_has_no_such_runs(named: Any) -> None:
+    campaign = replace(everything(), **named)
+    assert not any(is_dense(seed, campaign) for seed in range(100))
 
 
 def test_nobody_fetches_so_slowly_that_it_never_catches_up() -> None:

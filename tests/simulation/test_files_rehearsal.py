@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from kraftwreck.nodes.log.batch import encode_batch, parse_header
+from kraftwreck.nodes.log.partition import partition_log
 from kraftwreck.nodes.log.partition.partition_log import Flush, PartitionLog
+from kraftwreck.nodes.log.partition.producer_snapshot import (
+    ProducerSnapshotError,
+    decode_snapshot,
+)
 from kraftwreck.nodes.log.partition.segment import Segment
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as data
@@ -22,6 +27,7 @@ from kraftwreck.systems.kraft.simulated.cut_rehearsal import Question, answers
 from kraftwreck.systems.kraft.simulated.files_rehearsal import (
     begun_again,
     cut_in_a_flush,
+    lost_snapshots,
     shaped,
     unflushed,
 )
@@ -70,6 +76,26 @@ def keeps_producers(patch: Patch) -> None:
         self.producers = self.producers or before
 
     patch.setattr(_Replica, "rebuild", planted)
+
+
+def reads_producers_of_the_active_segment(patch: Patch) -> None:
+    stored = PartitionLog.stored_producers
+
+    def planted(self: PartitionLog) -> Any:
+        entries, offset = stored(self)
+        return entries, max(offset, self.active_base)
+
+    patch.setattr(PartitionLog, "stored_producers", planted)
+
+
+def believes_damaged_snapshots(patch: Patch) -> None:
+    def planted(content: bytes) -> list[Any]:
+        try:
+            return decode_snapshot(content)
+        except ProducerSnapshotError:
+            return []
+
+    patch.setattr(partition_log, "decode_snapshot", planted)
 
 
 def cannot_append(patch: Patch) -> None:
@@ -121,6 +147,9 @@ def copied(settings: LogSettings) -> Filesystem:
         (shaped, ends_no_segment_by_size, "D17", "with segment.bytes=1"),
         (shaped, cannot_append, "D2", "no append"),
         (begun_again, is_right, "", ""),
+        (lost_snapshots, is_right, "", ""),
+        (lost_snapshots, reads_producers_of_the_active_segment, "D3", "are cut"),
+        (lost_snapshots, believes_damaged_snapshots, "D3", "are cut"),
         (unflushed, is_right, "", ""),
         (cut_in_a_flush, is_right, "", ""),
         (cut_in_a_flush, counts_no_cut, "D2", "was durable, but it ends at"),

@@ -100,7 +100,7 @@ def test_two_requests_at_one_time_are_told_apart() -> None:
 def test_a_claim_begins_all_sessions() -> None:
     led = Led()
     led.sessions.claim(led.mono, 5)
-    assert led.handle("Metadata", {}, renews=False) == []
+    assert led.handle("Metadata", {"topics": None}, renews=False) == []
 
 
 def test_a_slow_clock_reads_the_same_at_two_moments() -> None:
@@ -110,7 +110,7 @@ def test_a_slow_clock_reads_the_same_at_two_moments() -> None:
     before = led.mono
     led.run.world.now += 1
     assert led.mono == before
-    assert led.handle("Metadata", {}, renews=False) == []
+    assert led.handle("Metadata", {"topics": None}, renews=False) == []
 
 
 ENDED = 1_500_000

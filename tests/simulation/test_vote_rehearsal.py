@@ -10,8 +10,10 @@ import pytest
 
 from kraftwreck.nodes.consensus.effects import Tick
 from kraftwreck.nodes.consensus.kraft import election, poll
+from kraftwreck.nodes.consensus.kraft.leader import Leader, VoterChange
 from kraftwreck.nodes.consensus.kraft.replica import Replica
 from kraftwreck.nodes.consensus.kraft.states import Candidate, Follower, Prospective, Unattached
+from kraftwreck.nodes.consensus.kraft.voters import Voter
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.systems.kraft.simulated import vote_rehearsal
 from kraftwreck.systems.kraft.simulated.vote_rehearsal import VoteRehearsal, judge
@@ -61,6 +63,13 @@ def test_a_member_answers_by_the_table(state: str) -> None:
     before = replica.state, replica.epoch, list(replica.effects)
     assert list(judge(replica)) == []
     assert (replica.state, replica.epoch, replica.effects) == before, "copies were asked"
+
+
+def test_a_leader_that_changes_its_voters_refuses_that_change() -> None:
+    replica = member("leader")
+    assert isinstance(replica.state, Leader)
+    replica.state.change = VoterChange("add", 5, Voter(7, b"d" * 16, ()), 1 << 60)
+    assert list(judge(replica)) == []
 
 
 def grants_each_pre_vote(patch: Patch) -> None:

@@ -1,4 +1,4 @@
-"""I26: a leader is asked to change the voters while another change is under way."""
+"""I26, C17: leaders are asked to change the voters, or deposed, while a change is under way."""
 
 from __future__ import annotations
 
@@ -116,6 +116,39 @@ def test_an_update_beside_another_change_is_found(
     monkeypatch.setattr(membership, "update_voter", _update_at_once)
     (found,) = Watch(monkeypatch, replica).step()
     assert found.endswith("for a UpdateRaftVoterRequest")
+
+
+def reports_success(replica: Any, leader: Any) -> None:
+    if leader.change is not None:
+        membership._finish(replica, leader, errors.NONE)
+
+
+def says_nothing(replica: Any, leader: Any) -> None:
+    leader.change = None
+
+
+def test_a_deposed_leader_refuses_the_change_under_way() -> None:
+    replica = led()
+    waits(replica)
+    assert list(voter_rehearsal.abandoned(replica)) == []
+    assert _leader(replica).change is not None, "copies were deposed"
+
+
+@pytest.mark.parametrize(("give_up", "codes"), [(reports_success, "[0]"), (says_nothing, "[]")])
+def test_a_deposed_leader_that_does_not_refuse_the_change_is_found(
+    monkeypatch: pytest.MonkeyPatch, give_up: Callable[..., None], codes: str
+) -> None:
+    replica = led()
+    waits(replica)
+    monkeypatch.setattr(membership, "give_up", give_up)
+    found = list(voter_rehearsal.abandoned(replica))
+    assert [each.rpartition(" once ")[2] for each in found] == ["node 2 leads", "it has resigned"]
+    assert all(f"the errors {codes}" in each for each in found)
+    assert [each for each in Watch(monkeypatch, replica).step() if codes in each] != []
+
+
+def test_a_leader_without_a_change_has_none_to_refuse() -> None:
+    assert list(voter_rehearsal.abandoned(led())) == []
 
 
 def test_a_leader_that_may_change_its_voters_is_not_asked(

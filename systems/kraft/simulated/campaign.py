@@ -35,6 +35,13 @@ STANDALONE = 5
 """One dynamic quorum in this many starts with one voter, like ``kafka-storage format
 --standalone``, and grows."""
 
+DENSE = 10
+"""One run in this many sends many requests to one controller. It has neither faults nor brokers, so
+that each request costs a tenth as much as in other runs."""
+
+_DENSE_RATE = 200.0
+_DENSE_WORKLOADS = ("requests", "requests", "partitions")
+
 _RATES = (3.0, 5.0, 10.0, 10.0, 20.0)
 _THREADS = (3, 5, 10, 20, 40)
 
@@ -49,7 +56,8 @@ class KraftCampaign(Campaign):
     With ``nodes`` 0 the seed chooses three to five controllers, or a single one in one run of
     sixteen. With ``rate`` or ``concurrency`` 0 the seed chooses, because fast and slow clients
     find different bugs. The kind of quorum and the number of brokers are
-    :class:`~systems.kraft.options.Draws`.
+    :class:`~systems.kraft.options.Draws`. If the seed chooses all of them, some runs are
+    :data:`DENSE`.
     """
 
     def options(self, seed: int) -> RunOptions:
@@ -59,17 +67,20 @@ class KraftCampaign(Campaign):
             raise OptionError("-w produce needs brokers that store records; leave --shells out")
         if draws.brokers == 0 and self.workload == PRODUCE:
             raise OptionError("-w produce needs brokers; leave --brokers 0 out")
+        dense = self._is_dense(seed)
         name = _workload(seed, draws) if self.workload == ALL else self.workload
+        if dense:
+            name = _DENSE_WORKLOADS[draw_below(len(_DENSE_WORKLOADS), seed, "dense", "workload")]
         threads, rate = _load(find(name), seed)
         return RunOptions(
             system=self.system,
             workload=name,
-            faults=self.faults,
+            faults=() if dense else self.faults,
             time_limit_s=self.time_limit_s,
             cluster="sim",
-            nodes=self.nodes or _controllers(seed),
+            nodes=1 if dense else self.nodes or _controllers(seed),
             seed=seed,
-            rate=self.rate or rate,
+            rate=_DENSE_RATE if dense else self.rate or rate,
             concurrency=self.concurrency or threads,
             style=self.style,
             interval_s=self.interval_s,
@@ -78,10 +89,20 @@ class KraftCampaign(Campaign):
             store=self.store,
         )
 
+    def _is_dense(self, seed: int) -> bool:
+        """Return whether the run of ``seed`` is one of many requests to one controller."""
+        draws = Draws.parsed(self.system_options)
+        named = self.workload != ALL or self.nodes or self.rate or self.style != "swarm"
+        if named or self.governed or draws.brokers is not None or draws.records or draws.shells:
+            return False
+        return draw_below(DENSE, seed, "dense") == 0
+
     def knobs(self, seed: int) -> Knobs:
         """Return the settings of the simulated world for the test with this ``seed``."""
         draws = Draws.parsed(self.system_options)
         options, brokers, records = self.options(seed), draws.brokers, draws.records
+        if self._is_dense(seed):
+            brokers = 0
         if options.workload == PRODUCE:
             records = True
         if records and brokers is None:

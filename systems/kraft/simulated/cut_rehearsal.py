@@ -34,6 +34,7 @@ from kraftwreck.systems.kraft.simulated.crash_points import Copies, tidied
 from kraftwreck.systems.kraft.simulated.files_rehearsal import (
     begun_again,
     cut_in_a_flush,
+    lost_snapshots,
     shaped,
     unflushed,
 )
@@ -80,7 +81,7 @@ class CutRehearsal:
         files = copies.copy()
         args = name, key, disk.settings
         found = chain(rehearse(files, *args), remembered(copies.copy(), *args))
-        for question in (shaped, begun_again, unflushed, cut_in_a_flush):
+        for question in (shaped, begun_again, lost_snapshots, unflushed, cut_in_a_flush):
             found = chain(found, answers(question, copies.copy(), *args))
         found = chain(found, (("F10", f"{name_of(key)}: {wrong}") for wrong in tidied(copies)))
         self._world.afterwards(partial(self._judge, host.name, found))

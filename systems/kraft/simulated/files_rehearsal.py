@@ -3,7 +3,8 @@
 A log begins segments by the configs of its topic that are in force, also after a start. Once the
 topic has none, those of the process count. A log that begins again knows no producer, also after a
 stop. In runs segments are shaped by the process alone. An fsync that fails in a flush is rare in
-them; nobody knows then what is on the disk, so the process must end.
+them; nobody knows then what is on the disk, so the process must end. A loss of power may take the
+snapshots of producers, or damage them: then a start finds the producers in all segments.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from kraftwreck.nodes.log.batch import encode_batch, parse_header
+from kraftwreck.nodes.log.partition.names import SNAPSHOT, offsets_of
+from kraftwreck.nodes.log.partition.names import numbered as file_name
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.events import LogFlushed, LogOpened
@@ -29,6 +32,7 @@ AGE_MS: Final = 1_000
 LARGE: Final = 1 << 20
 """Bytes of a segment that do not end it."""
 BATCHES: Final = 4
+PRODUCERS: Final = 2
 AFTER: Final = 5
 """Records that a log lacks which begins again."""
 
@@ -147,6 +151,47 @@ def begun_again(
                 "D3",
                 f"would be from {found.start_offset} to {found.end_offset} and know the producers"
                 f" {known} although it began again at {start}, {when}",
+            )
+            return
+
+
+def lost_snapshots(
+    files: Filesystem, name: str, key: PartitionKey, settings: LogSettings
+) -> Iterator[tuple[str, str]]:
+    """Yield the producers that a start would not know without their snapshots (D3).
+
+    Each batch has a segment of its own.
+    """
+    logs, _ = opened(files, name, key, settings, orderly=False)
+    _, batches = logs.content(key)
+    epoch, first = batches[-1].leader_epoch, 1 + max(batch.producer_id for batch in batches)
+    logs.carry_out(data.ShapeLog(key, 1, None, 1))
+    right: dict[int, list[int]] = {}
+    for number in range(PRODUCERS * BATCHES):
+        producer = first + number // BATCHES
+        content = numbered((number,), (producer, 0, number % BATCHES))
+        batch = batch_of(parse_header(content), content)
+        right.setdefault(producer, []).append(logs.end_of(key))
+        logs.carry_out(data.Append(key, batch.placed(right[producer][-1], epoch)))
+    folder = ROOT / f"{name}-{key[1]}"
+    for damage in ("cut", "removed"):
+        files.process_ended()
+        for offset in offsets_of(files.names(folder), SNAPSHOT):
+            path = folder / file_name(offset, SNAPSHOT)
+            if damage == "removed":
+                files.unlink(path)
+            else:
+                files.inode(path).cut(files.size(path) // 2)
+        logs, found = opened(files, name, key, settings, orderly=False)
+        known: dict[int, list[int]] = {}
+        for each in found.producers:
+            if each.producer_id >= first:
+                known.setdefault(each.producer_id, []).append(each.base_offset)
+        if known != right:
+            yield (
+                "D3",
+                f"would know the producers and batches {known}, not {right}, once the snapshots of"
+                f" producers are {damage}",
             )
             return
 

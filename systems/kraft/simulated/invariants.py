@@ -9,7 +9,7 @@ invariants (I1 election safety, I2 one vote, …, see docs/simulator.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from kraftwreck.checkers.kraft.limits import FETCH_TIMEOUT_MS, RESIGNED_US
 from kraftwreck.checkers.kraft.quorum_model.election_rules import vote_is_saved
@@ -39,6 +39,7 @@ from kraftwreck.systems.kraft.simulated.answer_watch import AnswerWatch
 from kraftwreck.systems.kraft.simulated.assignment_rehearsal import wrong_assignments
 from kraftwreck.systems.kraft.simulated.assignment_watch import AssignmentWatch
 from kraftwreck.systems.kraft.simulated.backoff_watch import BackoffWatch
+from kraftwreck.systems.kraft.simulated.barrier_watch import BarrierWatch
 from kraftwreck.systems.kraft.simulated.batch_rehearsal import BatchRehearsal
 from kraftwreck.systems.kraft.simulated.binding import disk_of
 from kraftwreck.systems.kraft.simulated.cadence_watch import CadenceWatch
@@ -60,6 +61,7 @@ from kraftwreck.systems.kraft.simulated.fetch_rehearsal import wrong_fetches
 from kraftwreck.systems.kraft.simulated.fetch_sizes import FetchSizes
 from kraftwreck.systems.kraft.simulated.flush_watch import FlushWatch
 from kraftwreck.systems.kraft.simulated.format_rehearsal import FormatRehearsal
+from kraftwreck.systems.kraft.simulated.handover_rehearsal import HandoverRehearsal
 from kraftwreck.systems.kraft.simulated.handover_watch import HandoverWatch
 from kraftwreck.systems.kraft.simulated.heartbeat_watch import HeartbeatWatch
 from kraftwreck.systems.kraft.simulated.history_watch import HistoryWatch
@@ -113,6 +115,37 @@ from kraftwreck.systems.kraft.simulated.voter_rehearsal import VoterRehearsal
 from kraftwreck.systems.kraft.simulated.voter_watch import VoterWatch
 from kraftwreck.systems.kraft.simulated.wait_watch import WaitWatch
 
+_JUDGES: Final[tuple[Callable[[World, Failures], object], ...]] = (
+    BackoffWatch,
+    BarrierWatch,
+    CadenceWatch,
+    DamageRehearsal,
+    DivergenceRehearsal,
+    DivergenceWatch,
+    DownloadRehearsal,
+    DueWatch,
+    EndpointRehearsal,
+    FlushWatch,
+    FormatRehearsal,
+    HandoverRehearsal,
+    HandoverWatch,
+    HeartbeatWatch,
+    HistoryWatch,
+    InventedFetches,
+    LeaveWatch,
+    MetadataCrashes,
+    ProbeRehearsal,
+    RegistrationWatch,
+    SessionWatch,
+    SizeRehearsal,
+    StartRehearsal,
+    TickWatch,
+    UnfinishedWatch,
+    VoteRehearsal,
+    VoterRehearsal,
+)
+"""Rules that need nothing but the world."""
+
 
 class Invariants:
     """Watches a world. ``failures`` is empty as long as every invariant held.
@@ -144,31 +177,8 @@ class Invariants:
         self.requests = RequestWatch(world, self.failures, self.voters)
         self.announcements = AnnouncementWatch(world, self.failures, self.voters)
         self.counts = LeaderCounts(world, self.failures, self.voters)
-        BackoffWatch(world, self.failures)
-        CadenceWatch(world, self.failures)
-        DamageRehearsal(world, self.failures)
-        DivergenceRehearsal(world, self.failures)
-        DivergenceWatch(world, self.failures)
-        DownloadRehearsal(world, self.failures)
-        DueWatch(world, self.failures)
-        EndpointRehearsal(world, self.failures)
-        FlushWatch(world, self.failures)
-        FormatRehearsal(world, self.failures)
-        HandoverWatch(world, self.failures)
-        HeartbeatWatch(world, self.failures)
-        HistoryWatch(world, self.failures)
-        MetadataCrashes(world, self.failures)
-        InventedFetches(world, self.failures)
-        ProbeRehearsal(world, self.failures)
-        LeaveWatch(world, self.failures)
-        RegistrationWatch(world, self.failures)
-        SessionWatch(world, self.failures)
-        SizeRehearsal(world, self.failures)
-        StartRehearsal(world, self.failures)
-        TickWatch(world, self.failures)
-        UnfinishedWatch(world, self.failures)
-        VoteRehearsal(world, self.failures)
-        VoterRehearsal(world, self.failures)
+        for judge in _JUDGES:
+            judge(world, self.failures)
         self.answers = AnswerWatch(world, self.failures)
         self.service = ServiceWatch(world, self.failures)
         self.records = RecordWatch(world, self.failures)

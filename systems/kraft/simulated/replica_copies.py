@@ -1,12 +1,13 @@
-"""Copies of members of the quorum, which rehearsals may ask and change without harm.
+"""Copies of members of the quorum and of brokers, which rehearsals may ask and change without harm.
 
-Compiled members cannot be copied, so rules that need copies are not judged with ``--compiled``.
+Compiled classes cannot be copied, so rules that need copies are not judged with ``--compiled``.
 """
 
 from __future__ import annotations
 
+import copyreg
 from types import FunctionType
-from typing import Final
+from typing import Any, Final
 
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.consensus.kraft.replica import Replica
@@ -25,3 +26,10 @@ MOVED: Final = Endpoint("moved", 1)
 def is_short(replica: Replica) -> bool:
     """Return whether the log of ``replica`` is short enough to be copied."""
     return replica.log.end_offset - replica.log.start_offset <= LONGEST
+
+
+def _as_bytes(view: memoryview) -> Any:
+    return bytes, (bytes(view),)
+
+
+copyreg.pickle(memoryview, _as_bytes)  # Brokers hold views of the requests that wait.

@@ -253,7 +253,7 @@ def _answer(copy: Replica, request: Request) -> tuple[WriteQuorumState | None, A
     for effect in copy.effects:
         if isinstance(effect, WriteQuorumState):
             written = effect
-        elif isinstance(effect, Reply):
+        elif isinstance(effect, Reply) and effect.token == TOKEN:
             return written, effect.message
     return written, None
 

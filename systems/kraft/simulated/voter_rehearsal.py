@@ -1,8 +1,9 @@
-"""Asks leaders to change the voters while they must not (I26).
+"""Asks leaders to change the voters while they must not (I26), and deposes them meanwhile (C17).
 
 A change waits for the one before, for the commit of its record, and for a record of the leader's
 own epoch. Each of these states is short, so a request hardly ever meets one. Here a copy of the
 leader gets a request of each kind in such a state. It must append no record for any of them.
+Another copy loses its leadership during a change, which must not be reported as done then.
 Compiled leaders cannot be copied, so they are not asked.
 """
 
@@ -12,9 +13,11 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any, Final
 
+from kraftwreck.nodes.consensus.effects import Reply
 from kraftwreck.nodes.consensus.kraft.leader import Leader
 from kraftwreck.nodes.consensus.kraft.messages import (
     AddRaftVoterRequest,
+    BeginQuorumEpochRequest,
     RemoveRaftVoterRequest,
     Request,
     UpdateRaftVoterRequest,
@@ -23,6 +26,7 @@ from kraftwreck.nodes.consensus.kraft.replica import Replica
 from kraftwreck.nodes.consensus.kraft.requests import handle_request
 from kraftwreck.nodes.consensus.kraft.voters import LISTENER, MAX_KRAFT_VERSION, MIN_KRAFT_VERSION
 from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.protocol.errors import NONE
 from kraftwreck.nodes.replication.events import is_from_shell
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
@@ -70,6 +74,8 @@ class VoterRehearsal:
         for wrong in appended(replica):
             text = f"{host.name} {why}, and would append {wrong}"
             self._failures.add("I26", self._world.now, text)
+        for wrong in abandoned(replica):
+            self._failures.add("C17", self._world.now, f"{host.name} {why}, and {wrong}")
 
 
 def reason(replica: Replica, leader: Leader) -> str:
@@ -116,3 +122,31 @@ def appended(replica: Replica) -> Iterator[str]:
         begins = change is not None and change.voter.voter_id == NEW
         if begins or leader.next_offset > end or copy.log.end_offset > replica.log.end_offset:
             yield f"voters for a {type(message).__name__}"
+
+
+def abandoned(replica: Replica) -> Iterator[str]:
+    """Yield how a copy of the leader would answer the request for the change under way, once
+    another voter leads or the controller has resigned, if it would not refuse it."""
+    others = [each for each in replica.voter_set.ids if each != replica.node_id]
+    for resigns in (False, True):
+        copy = deepcopy(replica)
+        leader = copy.state
+        assert isinstance(leader, Leader)
+        if leader.change is None or not others:
+            return
+        leader.change.token = TOKEN
+        copy.effects = []
+        if resigns:
+            copy.resign("controller")
+        else:
+            announced = BeginQuorumEpochRequest(
+                None, copy.node_id, copy.config.directory_id, others[0], copy.epoch + 1, MOVED
+            )
+            handle_request(copy, TOKEN + 1, announced)
+        if copy.state is leader:
+            continue
+        answers = [e for e in copy.effects if isinstance(e, Reply) and e.token == TOKEN]
+        codes = [getattr(each.message, "error", None) for each in answers]
+        if len(codes) != 1 or codes[0] in (None, NONE):
+            how = "it has resigned" if resigns else f"node {others[0]} leads"
+            yield f"would answer the request for that with the errors {codes} once {how}"
