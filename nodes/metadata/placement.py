@@ -55,7 +55,11 @@ class _Ring:
 
 
 class StripedPlacer:
-    """Places the partitions of one request; every call of :meth:`place` moves the stripe."""
+    """Places the partitions of one request, one topic in each call of :meth:`place`.
+
+    The next topic begins at the next rack. In each topic the racks have a leader each before one of
+    them has two, so brokers change places only after a round of that topic.
+    """
 
     def __init__(self, candidates: Sequence[Candidate], choose: Chooser) -> None:
         self._choose = choose
@@ -91,11 +95,14 @@ class StripedPlacer:
             )
         if not self._unfenced:
             raise ApiError(INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
-        return [self._partition(replication_factor) for _ in range(partitions)]
+        placed = []
+        for number in range(partitions):
+            if number and self._unfenced > 1 and number % self._unfenced == 0:
+                self._shuffle()
+            placed.append(self._partition(replication_factor))
+        return placed
 
     def _partition(self, replication_factor: int) -> list[int]:
-        if self._stripe and self._unfenced > 1 and self._stripe % self._unfenced == 0:
-            self._shuffle()
         count = len(self._racks)
         first_rack, leader = self._leader()
         replicas = [leader]

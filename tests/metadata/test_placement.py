@@ -53,6 +53,18 @@ def test_racks_that_take_turns_use_all_of_their_brokers(seed: int) -> None:
     assert sorted(leaders) == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("before", range(1, 10))
+def test_leaders_of_each_topic_of_a_request_rotate_over_racks(before: int) -> None:
+    """Seed 8400012: brokers changed places within a topic, since others of its request counted."""
+    racks = {broker: "abc"[broker % 3] for broker in range(6)}
+    candidates = [Candidate(broker, rack) for broker, rack in racks.items()]
+    for seed in range(10):
+        placer = StripedPlacer(candidates, lambda bound, *key, of=seed: draw_below(bound, of, *key))
+        placer.place(before, 2)
+        leaders = [replicas[0] for replicas in placer.place(3, 2)]
+        assert {racks[leader] for leader in leaders} == {"a", "b", "c"}
+
+
 def test_after_a_round_the_same_brokers_do_not_stay_together() -> None:
     """Without shuffling the lists every fifth partition would be placed alike."""
     rounds = [placed(FIVE, 10, 3, seed) for seed in range(10)]
