@@ -32,7 +32,8 @@ class DiskTrouble:
     """One trouble, drawn from ``number``.
 
     ``slow``: fsync takes ``factor`` (10 to 100) times longer. ``full``: ``space`` more bytes can
-    be written. A write that needs more is short, and the next one fails with ENOSPC. ``error``:
+    be written. A write that needs more is short, and the next one fails with ENOSPC, or with EDQUOT
+    if a quota is used up (in one of four). ``error``:
     from the ``after``-th one on every ``failing`` operation (write, fsync or read) fails with EIO
     and has no effect. With ``drops`` only that fsync fails, and the file loses what it should have
     made durable: further ones succeed ("Can Applications Recover from fsync Failures?", USENIX ATC
@@ -43,6 +44,8 @@ class DiskTrouble:
         self.kind = kind
         self.factor = 10 + draw_below(91, number, "factor") if kind == "slow" else 1
         self.space = draw_below(MOST_SPACE, number, "space") if kind == "full" else -1
+        quota = kind == "full" and draw_below(4, number, "quota") == 1
+        self.errno = errno.EDQUOT if quota else _NUMBERS[kind]
         self.failing = ""
         self.after = 0
         self.drops = False
@@ -98,8 +101,7 @@ class DiskTrouble:
 
     def refuse(self) -> OSError:
         """Return the error of what fails."""
-        number = _NUMBERS[self.kind]
-        return OSError(number, os.strerror(number))
+        return OSError(self.errno, os.strerror(self.errno))
 
     def check(self, operation: str) -> None:
         """Raise OSError if ``operation`` must fail: ``read``, ``fsync`` or any other ``change``."""

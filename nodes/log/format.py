@@ -82,7 +82,8 @@ def parse_initial_controllers(text: str) -> tuple[InitialVoter, ...]:
     voters: list[InitialVoter] = []
     for part in text.split(","):
         match = _VOTER.fullmatch(part.strip())
-        if match is None or not 0 < int(match["port"]) <= 65535:
+        fits = match is not None and int(match["id"]) < 1 << 31
+        if match is None or not fits or not 0 < int(match["port"]) <= 65535:
             raise FormatError(f"initial controller {part.strip()!r} is not id@host:port:directory")
         host = match["host"].removeprefix("[").removesuffix("]")
         try:

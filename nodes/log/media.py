@@ -7,6 +7,7 @@ crash leaves what these two cover. :class:`nodes.log.write_loss.WriteLossMedia` 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable
 from functools import lru_cache
@@ -16,6 +17,8 @@ from typing import Final, Protocol
 from kraftwreck.nodes.log.lock import DirectoryLock
 
 TEMPORARY_SUFFIX: Final = ".tmp"
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+"""The errors of a disk that is full."""
 Buffer = bytes | bytearray | memoryview
 
 

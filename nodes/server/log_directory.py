@@ -7,13 +7,11 @@ it, or with the id of another topic, holds nothing of use.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Collection
 from pathlib import Path
 from threading import Lock
-from typing import Final
 
-from kraftwreck.nodes.log.media import Media
+from kraftwreck.nodes.log.media import NO_ROOM, Media
 from kraftwreck.nodes.log.partition.checkpoints import (
     HIGH_WATERMARKS,
     LOG_STARTS,
@@ -26,9 +24,6 @@ from kraftwreck.nodes.log.partition.checkpoints import (
     write_topic_id,
 )
 from kraftwreck.nodes.replication.headers import PartitionKey
-
-NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
-"""The errors of a disk that is full."""
 
 
 class LogDirectory:

@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Final, TypeGuard, get_args
 
 from kraftwreck.nodes.log.batch import parse_header
-from kraftwreck.nodes.log.media import PLAIN, Media
+from kraftwreck.nodes.log.media import NO_ROOM, PLAIN, Media
 from kraftwreck.nodes.log.partition.checkpoints import TopicPartition
 from kraftwreck.nodes.log.partition.partition_log import Extent, Flush, PartitionLog, Slice
 from kraftwreck.nodes.log.partition.producer_snapshot import ProducerEntry
@@ -26,7 +26,7 @@ from kraftwreck.nodes.replication.events import AppendFailed, LogFlushed, LogOpe
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey, batch_of
 from kraftwreck.nodes.replication.producers import KEPT
 from kraftwreck.nodes.server.disk_worker import Elsewhere, at_once
-from kraftwreck.nodes.server.log_directory import NO_ROOM, LogDirectory
+from kraftwreck.nodes.server.log_directory import LogDirectory
 from kraftwreck.nodes.server.outgoing import FilePart
 
 DiskEffect = (

@@ -225,6 +225,7 @@ def test_initial_controllers_are_read_as_kafka_writes_them() -> None:
         ("", "is not id@host:port:directory"),
         ("1@c1:9093", "is not id@host:port:directory"),
         ("1@c1:99999:AAABAAAAAAAAAAAAAAAACA", "is not id@host:port:directory"),
+        ("3000000000@c1:9093:AAABAAAAAAAAAAAAAAAACA", "is not id@host:port:directory"),
         ("1@c1:9093:AAABAAAAAAAAAAAAAAAACB", "not a uuid"),
         ("1@c1:9093:AAAAAAAAAAAAAAAAAAAAAQ", "reserved"),
         ("1@c1:1:AAABAAAAAAAAAAAAAAAACA,1@c1:2:AAABAAAAAAAAAAAAAAAACQ", "node id 1 twice"),

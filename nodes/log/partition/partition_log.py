@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kraftwreck.nodes.log.batch import NO_TIMESTAMP, BatchHeader
 from kraftwreck.nodes.log.epochs import EpochCheckpoint
-from kraftwreck.nodes.log.media import PLAIN, Buffer, File, Media
+from kraftwreck.nodes.log.media import NO_ROOM, PLAIN, Buffer, File, Media
 from kraftwreck.nodes.log.partition.headers import Placed
 from kraftwreck.nodes.log.partition.names import (
     DELETED,
@@ -176,10 +176,10 @@ class PartitionLog:
         Raises OSError; the log is closed all the same, and its stop was not orderly.
         """
         try:
-            if self._unusable is None:
-                self._active.finish()
-                self._write_producers()
-                self.flush().run()
+            self._check_usable()
+            self._active.finish()
+            self._write_producers()
+            self.flush().run()
         finally:
             self._unusable = "it was closed"
             self._file.close()
@@ -474,7 +474,7 @@ class PartitionLog:
                 self._epochs.write()
         except OSError as error:
             # An entry too many in the file of epochs is harmless: it is removed at the next start.
-            if error.errno != errno.ENOSPC:
+            if error.errno not in NO_ROOM:
                 self._unusable = f"append failed ({cause}) and could not be undone ({error})"
 
     def _number_of(self, offset: int) -> int:

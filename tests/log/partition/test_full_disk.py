@@ -31,7 +31,7 @@ def test_a_full_disk_fails_appends_and_nothing_else(number: int, before: int) ->
         try:
             log.append(batch, [parse_header(batch)])
         except OSError as error:
-            assert error.errno == errno.ENOSPC
+            assert error.errno in (errno.ENOSPC, errno.EDQUOT)
             break
         written.append(batch)
     else:
@@ -43,6 +43,46 @@ def test_a_full_disk_fails_appends_and_nothing_else(number: int, before: int) ->
     again = open_log(Path("/data/t-0"), media=disk)
     assert contents(again, disk) == b"".join(written)
     assert again.cut is None
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_leader_epoch_without_room_is_taken_back(number: int) -> None:
+    """The epoch may fit, and its first batch not."""
+    for space in range(0, 400, 25):
+        disk = Filesystem()
+        disk.make_directory(Path("/data"))
+        log = open_log(Path("/data/t-0"), media=disk)
+        written = fill(log, 3)
+        disk.trouble = full_disk(space)
+        disk.trouble.errno = number
+        batch = data_batch(log.end_offset, epoch=5, count=200)
+        with pytest.raises(OSError, match=r"No space|quota") as raised:
+            log.append(batch, [parse_header(batch)])
+        assert raised.value.errno == number
+        disk.trouble = None
+        assert contents(log, disk) == b"".join(written)
+        end = log.end_offset
+        log.append(batch, [parse_header(batch)])
+        assert log.epochs[-1] == (5, end)
+
+
+def test_a_log_that_is_not_usable_cannot_stop_in_order(
+    stored: tuple[Filesystem, PartitionLog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of it would be durable, and the next start must check it."""
+    disk, log = stored
+    batch = data_batch(log.end_offset)
+    disk.trouble = full_disk(20)
+    monkeypatch.setattr(disk.open(log.directory / "x").__class__, "truncate", _fails)
+    with pytest.raises(OSError, match="No space"):
+        log.append(batch, [parse_header(batch)])
+    disk.trouble = None
+    with pytest.raises(OSError, match="could not be undone"):
+        log.close()
+
+
+def _fails(*_: object) -> None:
+    raise OSError(errno.EIO, "no cut")
 
 
 def test_a_failed_fsync_is_raised() -> None:
