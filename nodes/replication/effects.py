@@ -90,6 +90,14 @@ class DeleteUpTo:
 
 
 @dataclass(slots=True)
+class RollLog:
+    """Complete the segment that is written, if none of its batches is as new as ``before_ms``."""
+
+    key: PartitionKey
+    before_ms: int
+
+
+@dataclass(slots=True)
 class WriteEpochs:
     """Replace the leader epoch checkpoint, durably: (epoch, start offset), ascending."""
 
@@ -293,6 +301,7 @@ Effect = (
     | Truncate
     | StartAt
     | DeleteUpTo
+    | RollLog
     | WriteEpochs
     | WriteHighWatermarks
     | ReplyProduce

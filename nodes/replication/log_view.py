@@ -121,6 +121,18 @@ class LogView:
                 found += batch.size
         return min(found, cap)
 
+    @property
+    def has_garbage(self) -> bool:
+        """Whether a segment is closed whose records were deleted before."""
+        return bool(self.segments) and self.segments[0].end_offset <= self.start
+
+    def may_be_older(self, time_ms: int) -> bool:
+        """Return whether the segment that is written has batches, and perhaps none as new as
+        ``time_ms``."""
+        if self.size <= sum(each.size for each in self.segments):
+            return False
+        return not self.tail or self.tail[-1].max_timestamp < time_ms
+
     def retained_from(self, settings: Settings, high_watermark: int, wall_ms: int) -> int:
         """Return the offset from which the log is to be kept: the start, or that of a segment.
 

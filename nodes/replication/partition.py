@@ -40,6 +40,7 @@ from kraftwreck.nodes.replication.effects import (
     OpenLog,
     Proposal,
     ReadPart,
+    RollLog,
     ShapeLog,
     Slice,
     WriteEpochs,
@@ -526,9 +527,21 @@ class Partition:
             self.with_.changed.add(self.key)
 
     def retain(self, wall_ms: int) -> None:
-        """Delete closed segments that are too old or too many; followers follow the leader."""
-        if self.log is not None and self.leading:
-            self.delete_up_to(self.log.retained_from(self.settings, self.hw, wall_ms))
+        """Delete closed segments that are too old or too many; followers follow the leader.
+
+        A segment that is written is closed once all of it is too old, so that the next call of a
+        leader deletes it.
+        """
+        log, age_ms = self.log, self.settings.retention_ms
+        if log is None:
+            return
+        if self.leading:
+            self.delete_up_to(log.retained_from(self.settings, self.hw, wall_ms))
+        if log.has_garbage:
+            log.delete_up_to(log.start)
+            self.with_.effects.append(DeleteUpTo(self.key, log.start))
+        if age_ms >= 0 and log.may_be_older(wall_ms - age_ms):
+            self.with_.effects.append(RollLog(self.key, wall_ms - age_ms))
 
     @property
     def low_watermark(self) -> int:

@@ -38,6 +38,7 @@ DiskEffect = (
     | data.Truncate
     | data.StartAt
     | data.DeleteUpTo
+    | data.RollLog
     | data.WriteEpochs
     | data.WriteHighWatermarks
 )
@@ -246,6 +247,8 @@ class PartitionFiles:
                 self._restart(effect.key, effect.offset)
             case data.DeleteUpTo():
                 self._delete(effect.key, effect.start_offset)
+            case data.RollLog():
+                return self._roll(effect.key, effect.before_ms)
             case data.WriteEpochs():
                 self._replicas[effect.key].log.write_epochs(effect.entries)
             case data.WriteHighWatermarks():
@@ -431,11 +434,29 @@ class PartitionFiles:
                 raise
             self.full.add(effect.key)
             events.append(AppendFailed(effect.key, log.end_offset))
-        if log.active_base != segment:
-            events.append(_closed(effect.key, log.extents[-2]))
-            self._flush(effect.key, 0)
-            events += self._take_told()
-        return events
+        return events + self._completed(effect.key, segment)
+
+    def _completed(self, key: PartitionKey, segment: int) -> list[DiskEvent]:
+        """Return what follows if ``segment`` is not written any longer: it is made durable."""
+        log = self._replicas[key].log
+        if log.active_base == segment:
+            return []
+        closed = _closed(key, log.extents[-2])
+        self._flush(key, 0)
+        return [closed, *self._take_told()]
+
+    def _roll(self, key: PartitionKey, before_ms: int) -> list[DiskEvent]:
+        log = self._replicas[key].log
+        segment = log.active_base
+        if log.extents[-1].max_timestamp >= before_ms:
+            return []
+        try:
+            log.roll()
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            # There may be room at the next look for old records.
+        return self._completed(key, segment)
 
     def _flush(self, key: PartitionKey, number: int) -> None:
         """Make a log durable up to its end, in time; LogFlushed says how far it is.

@@ -30,8 +30,12 @@ class Broker:
         self.step(come.Published((), {KEY: assigned}, known, PEERS))
         self.opened = self.step(come.LogOpened(KEY, 0, 0, (), (), 0))
 
+    @property
+    def wall_ms(self) -> int:
+        return 1_000_000 + self.now // 1000
+
     def step(self, event: come.Event) -> list[out.Effect]:
-        effects = self.core.step(event, self.now, 1_000_000 + self.now // 1000)
+        effects = self.core.step(event, self.now, self.wall_ms)
         self.did += effects
         return effects
 
@@ -380,6 +384,39 @@ def test_a_segment_without_timestamps_is_as_old_as_the_knowledge_that_it_is_full
     broker.step(come.SegmentClosed(KEY, 0, 1, 71, NO_TIMESTAMP))
     assert not [each for each in broker.wait(300_000) if isinstance(each, out.DeleteUpTo)]
     assert only(broker.wait(300_000), out.DeleteUpTo).start_offset == 1
+
+
+@pytest.mark.parametrize(("leader", "retention_ms"), [(1, 10), (2, 10), (1, 0)])
+def test_the_segment_that_is_written_is_closed_once_it_may_be_too_old(
+    leader: int, retention_ms: int
+) -> None:
+    """Only the files have the times of all its batches."""
+    broker = Broker(leader=leader, retention_ms=retention_ms)
+    assert not [each for each in broker.wait(300_000) if isinstance(each, out.RollLog)]
+    log = broker.core.partitions[KEY].log
+    assert log is not None
+    log.append(batch(0).placed(0, 3), 0)
+    effects = broker.wait(300_000)
+    assert only(effects, out.RollLog).before_ms == broker.wall_ms - retention_ms
+    broker.step(come.SegmentClosed(KEY, 0, 1, 71, 0))
+    assert not [each for each in broker.wait(300_000) if isinstance(each, out.RollLog)]
+
+
+@pytest.mark.parametrize("limit", ["age", "none"])
+def test_the_segment_that_is_written_stays_while_it_is_new(limit: str) -> None:
+    broker = Broker(retention_ms=300_000 if limit == "age" else -1)
+    broker.produce(batch(broker.wall_ms if limit == "age" else 0), acks=1)
+    assert not [each for each in broker.wait(300_000) if isinstance(each, out.RollLog)]
+
+
+def test_a_segment_whose_records_are_deleted_goes_once_it_is_closed() -> None:
+    broker = Broker(isr=(1,), retention_ms=10)
+    broker.produce(batch(0), acks=1)
+    broker.step(come.DeleteRecordsReceived(6, 100, ((KEY, 1),)))
+    assert only(broker.wait(300_000), out.RollLog)
+    broker.step(come.SegmentClosed(KEY, 0, 1, 71, 0))
+    assert only(broker.wait(300_000), out.DeleteUpTo).start_offset == 1
+    assert not [each for each in broker.wait(300_000) if isinstance(each, out.DeleteUpTo)]
 
 
 def test_retention_keeps_what_is_not_committed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import random
 import shutil
@@ -203,6 +204,51 @@ def test_core_and_files_agree_on_full_segments_after_a_truncation(
     view.delete_up_to(25)
     files.carry_out(out.DeleteUpTo(KEY, 25))
     assert view.size == files.sizes()[KEY]
+
+
+def test_an_old_segment_is_closed_and_deleted_later(files: PartitionFiles, tmp_path: Path) -> None:
+    """An idle log would never close it otherwise."""
+    append(files, 0)
+    append(files, 1)
+    newest = files._replicas[KEY].log.extents[-1].max_timestamp
+    assert files.carry_out(out.RollLog(KEY, newest)) == []
+    closed, flushed = files.carry_out(out.RollLog(KEY, newest + 1))
+    assert isinstance(closed, come.SegmentClosed) and isinstance(flushed, come.LogFlushed)
+    assert (closed.base_offset, closed.end_offset, closed.max_timestamp) == (0, 2, newest)
+    assert closed.size == files.sizes()[KEY] > 0
+    assert files.carry_out(out.RollLog(KEY, newest + 1)) == [], "an empty segment stays"
+    files.carry_out(out.DeleteUpTo(KEY, 2))
+    assert files.sizes()[KEY] == 0
+    append(files, 2)
+    assert files.end_of(KEY) == 3
+
+
+def test_a_closed_segment_goes_whose_records_were_deleted_before(files: PartitionFiles) -> None:
+    append(files, 0)
+    files.carry_out(out.DeleteUpTo(KEY, 1))
+    assert files.sizes()[KEY] > 0, "it is written"
+    files.carry_out(out.RollLog(KEY, 1 << 60))
+    files.carry_out(out.DeleteUpTo(KEY, 1))
+    assert files.sizes()[KEY] == 0
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+def test_an_old_segment_is_closed_when_there_is_room(
+    files: PartitionFiles, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(files, 0)
+
+    def full(_: PartitionLog) -> None:
+        raise OSError(number, "no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionLog, "roll", full)
+        if number == errno.EIO:
+            with pytest.raises(OSError, match="no room"):
+                files.carry_out(out.RollLog(KEY, 1 << 60))
+        else:
+            assert files.carry_out(out.RollLog(KEY, 1 << 60)) == []
+    assert files.carry_out(out.RollLog(KEY, 1 << 60)) != []
 
 
 def test_a_leader_s_offset_and_epoch_replace_those_of_the_producer(

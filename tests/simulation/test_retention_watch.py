@@ -141,6 +141,71 @@ def test_the_segment_that_is_written_stays(
     assert leader.look() == broken
 
 
+OLD, NEW = NOW_MS - 501, NOW_MS - 500
+"""Older than retention.ms, and just not."""
+
+
+@pytest.mark.parametrize(
+    ("written", "limit_ms", "broken"),
+    [
+        (Extent(5, 6, 40, OLD), 500, ["D11"]),
+        (Extent(5, 6, 40, NEW), 500, []),
+        (Extent(5, 5, 0, -1), 500, []),
+        (Extent(5, 6, 40, OLD), -1, []),
+        (Extent(5, 6, 40, NOW_MS - 1), 0, ["D11"]),
+    ],
+)
+@pytest.mark.parametrize("leading", [False, True])
+def test_a_segment_that_is_written_is_closed_once_it_is_too_old(
+    written: Extent, limit_ms: int, broken: list[str], leading: bool, monkeypatch: Patch
+) -> None:
+    leader = Leader(monkeypatch, Settings(retention_ms=limit_ms, retention_bytes=-1))
+    leader.partition.leading = leading
+    leader.extents[:] = [written]
+    assert leader.look(5) == leader.look(5) == []
+    assert leader.look(5) == leader.look(5) == broken
+
+
+@pytest.mark.parametrize(
+    ("segments", "start", "broken"),
+    [
+        ([Extent(0, 3, 50, 0), Extent(3, 6, 10, 0)], 3, ["D11"]),
+        ([Extent(0, 3, 50, 0), Extent(3, 6, 10, 0)], 2, []),
+        ([Extent(0, 3, 50, 0)], 3, []),
+    ],
+)
+def test_a_closed_segment_goes_with_its_last_record(
+    segments: list[Extent], start: int, broken: list[str], monkeypatch: Patch
+) -> None:
+    leader = Leader(monkeypatch, Settings(retention_ms=-1, retention_bytes=-1))
+    leader.extents[:] = segments
+    for _ in range(2):
+        assert leader.look(start) == []
+    assert leader.look(start) == broken
+
+
+@pytest.mark.parametrize("what", ["trouble", "process", "another", "full"])
+def test_a_segment_has_three_looks_of_one_process_to_go(what: str, monkeypatch: Patch) -> None:
+    leader = Leader(monkeypatch, Settings(retention_ms=500, retention_bytes=-1))
+    leader.extents[:] = [Extent(5, 6, 40, OLD)]
+    leader.look(5)
+    leader.look(5)
+    if what == "trouble":
+        leader.disk.trouble = object()
+        leader.look(5)
+        leader.disk.trouble = None
+    elif what == "process":
+        leader.host.node = leader.node()
+        leader.step(0)
+    elif what == "another":
+        leader.extents[:] = [Extent(5, 7, 60, OLD)]
+    else:
+        leader.disk.logs.full.add(KEY)
+        leader.look(5)
+        leader.disk.logs.full.clear()
+    assert leader.look(5) == []
+
+
 @pytest.mark.parametrize("what", ["log", "lead", "full", "broker", "data", "node"])
 def test_only_logs_of_leaders_are_judged(what: str, monkeypatch: Patch) -> None:
     leader = Leader(monkeypatch)

@@ -340,7 +340,7 @@ class PartitionLog:
         self._check_usable()
         if start_offset > self.end_offset:
             raise ValueError(f"the log ends at {self.end_offset}, before {start_offset}")
-        if start_offset <= self.start_offset:
+        if start_offset < self.start_offset:
             return []
         self.start_offset = start_offset
         self.recovery_point = max(self.recovery_point, start_offset)

@@ -37,6 +37,7 @@ MOST_STEPS: Final[dict[type, int]] = {
     data.Truncate: 10,
     data.StartAt: 14,
     data.DeleteUpTo: 8,
+    data.RollLog: 8,
     data.WriteEpochs: 4,
     data.WriteHighWatermarks: 4,
 }

@@ -2,19 +2,22 @@
 
 Each broker looks at its logs every ``log.retention.check.interval.ms``. Then full segments that are
 committed go, from the first one on: while they are older than ``retention.ms``, or while all others
-together still have ``retention.bytes``. The segment that is written is one of these others.
+together still have ``retention.bytes``. The segment that is written is one of these others. It is
+closed once all of it is too old, and the next look deletes it, or the segments below the log's
+start that it was written after.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kraftwreck.checkers.kraft.limits import STEPS_US
 from kraftwreck.nodes.log.partition.partition_log import Extent
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.replication.events import Settings
+from kraftwreck.nodes.replication.headers import PartitionKey
 from kraftwreck.nodes.replication.partition import Partition
 from kraftwreck.nodes.replication.replicas import RETENTION_US, Replicas
 from kraftwreck.simulation.failures import Failures
@@ -24,6 +27,17 @@ from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 from kraftwreck.systems.kraft.simulated.record_logs import disk_of_records, name_of
 
 INTERVAL: Final = "retention_check_interval_ms"
+LOOKS: Final = 3
+"""Looks at a segment in a row after which it must have gone: a disk may be full in between."""
+
+
+class _Stale(NamedTuple):
+    """A segment that is too old although it is ``written``, or that was deleted."""
+
+    key: PartitionKey
+    base: int
+    end: int
+    written: bool
 
 
 @dataclass(slots=True)
@@ -50,6 +64,8 @@ class RetentionWatch:
         self._world = world
         self._failures = failures
         self._processes: dict[int, _Process] = {}
+        self._stale: dict[int, tuple[object, dict[_Stale, int]]] = {}
+        """By host: its process, and how many looks in a row have seen segments that were to go."""
         world.on_step.append(self._on_step)
 
     def _on_step(self, host: Host, event: Any) -> None:
@@ -96,6 +112,7 @@ class RetentionWatch:
     def _looked(self, host: Host, core: Replicas) -> None:
         """D11: after a look, each leader's log begins as late as the limits of its topic allow."""
         disk, wall_ms = disk_of_records(host), host.clock.wall(self._world.now) // 1000
+        self._judge_stale(host, core, disk, wall_ms)
         for partition in core.partitions.values():
             settings, log = partition.settings, partition.log
             if log is None or not partition.leading or not _is_limited(settings):
@@ -109,6 +126,38 @@ class RetentionWatch:
                     f" {end}, with retention.bytes={settings.retention_bytes} and"
                     f" retention.ms={settings.retention_ms}",
                 )
+
+    def _judge_stale(self, host: Host, core: Replicas, disk: DataDisk, wall_ms: int) -> None:
+        """D11: no replica still writes a segment that is too old, or keeps a deleted one."""
+        process, before = self._stale.get(host.id, (None, {}))
+        before = before if process is host.node else {}
+        seen: dict[_Stale, int] = {}
+        if disk.trouble is None:
+            for partition in core.partitions.values():
+                for stale in _stale(partition, _segments(disk, partition), wall_ms):
+                    seen[stale] = before.get(stale, 0) + 1
+        self._stale[host.id] = host.node, seen
+        for stale, looks in seen.items():
+            if looks == LOOKS:
+                what = "writes" if stale.written else "has deleted, and still has,"
+                self._failures.add(
+                    "D11",
+                    self._world.now,
+                    f"{host.name} {what} the segment {stale.base} of {name_of(stale.key)}, which"
+                    f" ends at {stale.end}, after {LOOKS} looks for old records",
+                )
+
+
+def _stale(partition: Partition, segments: Sequence[Extent], wall_ms: int) -> Iterator[_Stale]:
+    """Yield the segments that are closed or deleted by the next look."""
+    log, age_ms = partition.log, partition.settings.retention_ms
+    if log is None or not segments:
+        return
+    first, last = segments[0], segments[-1]
+    if age_ms >= 0 and last.length and last.max_timestamp < wall_ms - age_ms:
+        yield _Stale(partition.key, last.base_offset, last.end_offset, written=True)
+    if first is not last and first.end_offset <= log.start:
+        yield _Stale(partition.key, first.base_offset, first.end_offset, written=False)
 
 
 def _is_limited(settings: Settings) -> bool:

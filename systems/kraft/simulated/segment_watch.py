@@ -1,7 +1,8 @@
 """Watches how brokers divide logs into segments (D17).
 
 A log begins a segment for each batch that does not fit into the last one by ``segment.bytes``, or
-that is newer than its first batch by more than ``segment.ms``. It begins none for any other batch.
+that is newer than its first batch by more than ``segment.ms``. It begins one, too, once all of the
+last one is older than ``retention.ms``, and none otherwise.
 The broker takes note of each segment that is full, as only those may be deleted.
 """
 
@@ -79,6 +80,8 @@ class SegmentWatch:
             self._appended(host, effect.key, effect.batch)
         elif kind is data.ShapeLog:
             self._shapes[host.id, effect.key] = effect
+        elif kind is data.RollLog:
+            self._last.pop((host.id, effect.key), None)
         elif kind is data.Truncate or kind is data.StartAt or kind is data.RemoveLog:
             self._forget((host.id, effect.key))
 
