@@ -61,6 +61,7 @@ from kraftwreck.systems.kraft.simulated.fetch_rehearsal import wrong_fetches
 from kraftwreck.systems.kraft.simulated.fetch_sizes import FetchSizes
 from kraftwreck.systems.kraft.simulated.flush_watch import FlushWatch
 from kraftwreck.systems.kraft.simulated.format_rehearsal import FormatRehearsal
+from kraftwreck.systems.kraft.simulated.forwarding_rehearsal import ForwardingRehearsal
 from kraftwreck.systems.kraft.simulated.handover_rehearsal import HandoverRehearsal
 from kraftwreck.systems.kraft.simulated.handover_watch import HandoverWatch
 from kraftwreck.systems.kraft.simulated.heartbeat_watch import HeartbeatWatch
@@ -127,6 +128,7 @@ _JUDGES: Final[tuple[Callable[[World, Failures], object], ...]] = (
     EndpointRehearsal,
     FlushWatch,
     FormatRehearsal,
+    ForwardingRehearsal,
     HandoverRehearsal,
     HandoverWatch,
     HeartbeatWatch,
