@@ -17,7 +17,7 @@ import pytest
 
 from tests.interpreters.fetch import PYTHONS, ROOT, Python
 
-SEEDS = ("0", "1", "2", "3", "7")
+SEEDS = ("0", "1", "2", "7", "8")
 """All workloads, and all options of the default system."""
 
 

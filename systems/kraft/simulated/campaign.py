@@ -35,10 +35,11 @@ STANDALONE = 5
 """One dynamic quorum in this many starts with one voter, like ``kafka-storage format
 --standalone``, and grows."""
 
-DENSE = 10
+DENSE = 11
 """One seed in this many, with the remainder 3, sends many requests to one controller. Its run has
 neither faults nor brokers, so that each request costs a tenth as much as in other runs."""
 
+_FIRST_DENSE = 3
 _DENSE_RATE = 200.0
 _DENSE_WORKLOADS = ("requests", "requests", "partitions")
 
@@ -95,7 +96,7 @@ class KraftCampaign(Campaign):
         named = self.workload != ALL or self.nodes or self.rate or self.style != "swarm"
         if named or self.governed or draws.brokers is not None or draws.records or draws.shells:
             return False
-        return seed % DENSE == DENSE // 3
+        return seed % DENSE == _FIRST_DENSE
 
     def knobs(self, seed: int) -> Knobs:
         """Return the settings of the simulated world for the test with this ``seed``."""
