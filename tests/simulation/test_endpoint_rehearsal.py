@@ -15,6 +15,7 @@ from kraftwreck.nodes.consensus.kraft.leader import VoterChange
 from kraftwreck.nodes.consensus.kraft.member import Member
 from kraftwreck.nodes.consensus.kraft.replica import Replica
 from kraftwreck.nodes.consensus.kraft.voters import Voter
+from kraftwreck.nodes.local_quorum import LocalQuorum
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.systems.kraft.simulated import endpoint_rehearsal, replica_copies
 from kraftwreck.systems.kraft.simulated.endpoint_rehearsal import EndpointRehearsal, judge
@@ -96,6 +97,25 @@ def test_a_leader_of_static_voters_that_ignores_an_address_is_found(
     leader = leader_of(cluster_of(dynamic=False))
     monkeypatch.setattr(membership, "update_voter", lambda replica, request: 0)
     assert len(list(judge(leader))) == 1
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_leader_that_names_an_old_address_to_clients_is_found(
+    dynamic: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has remembered the addresses for as long as the voters are the same ones."""
+    leader = leader_of(cluster_of(dynamic=dynamic))
+    assert list(judge(leader)) == []
+
+    def remembered(self: LocalQuorum) -> Any:
+        known = vars(self).setdefault("known", {})
+        voters = self._replica.voter_set
+        return known.setdefault(voters.ids, {each: voters.endpoint(each) for each in voters.ids})
+
+    monkeypatch.setattr(LocalQuorum, "voters", property(remembered))
+    found = list(judge(leader))
+    assert len(found) == dynamic
+    assert all("to clients for voter" in each for each in found)
 
 
 def test_a_leader_that_changes_its_voters_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from kraftwreck.nodes.consensus.kraft.replica import Replica
 from kraftwreck.nodes.consensus.kraft.requests import handle_request
 from kraftwreck.nodes.consensus.kraft.states import NEVER, Follower
 from kraftwreck.nodes.consensus.kraft.voters import LISTENER
+from kraftwreck.nodes.local_quorum import LocalQuorum
 from kraftwreck.nodes.node import Node
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
@@ -57,8 +58,8 @@ class EndpointRehearsal:
         "F24",
         "AddressesFollow",
         "A voter with other listeners reports them to its leader. The leader sends to the address "
-        "that a voter has reported, and a follower to the one that the leader of a new epoch has "
-        "named.",
+        "that a voter has reported, and names it to clients. A follower sends to the one that the "
+        "leader of a new epoch has named.",
         simulated=True,
     )
     def _on_trace(self, host: Host, event: TraceEvent) -> None:
@@ -131,6 +132,8 @@ def _told_of_another(replica: Replica, leader: Leader) -> Iterator[str]:
         report = UpdateRaftVoterRequest(
             None, replica.epoch, voter_id, voter.directory, ((LISTENER, MOVED),), *versions
         )
+        shown = LocalQuorum(copy)
+        assert shown.voters  # It may remember them.
         handle_request(copy, TOKEN, report)
         state = copy.state
         assert isinstance(state, Leader)
@@ -138,6 +141,9 @@ def _told_of_another(replica: Replica, leader: Leader) -> Iterator[str]:
         at = None if known is None else known.endpoint(voter_id)
         if at != MOVED or (level and copy.endpoint_of(voter_id) != MOVED):
             yield f"would send to voter {voter_id} at {at} although that has reported {MOVED}"
+        elif level and shown.voters.get(voter_id) != MOVED:
+            at = shown.voters.get(voter_id)
+            yield f"would name {at} to clients for voter {voter_id}, which has reported {MOVED}"
 
 
 def _idle(replica: Replica) -> Replica:
