@@ -65,6 +65,13 @@ class DiskTrouble:
         trouble.failing, trouble.after, trouble.drops = operation, after, True
         return trouble
 
+    @classmethod
+    def full(cls, space: int) -> DiskTrouble:
+        """Return the trouble of a disk with room for ``space`` more bytes."""
+        trouble = cls("full", 0)
+        trouble.space = space
+        return trouble
+
     @property
     def fills(self) -> bool:
         """Whether the disk runs out of room, and nothing else is wrong with it."""

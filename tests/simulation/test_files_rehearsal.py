@@ -30,6 +30,7 @@ from kraftwreck.systems.kraft.simulated.files_rehearsal import (
     lost_snapshots,
     shaped,
     unflushed,
+    without_room,
 )
 from tests.simulation.replicas import KEY
 
@@ -98,6 +99,16 @@ def believes_damaged_snapshots(patch: Patch) -> None:
     patch.setattr(partition_log, "decode_snapshot", planted)
 
 
+def acknowledges_the_first(patch: Patch) -> None:
+    end_of = PartitionFiles.end_of
+    patch.setattr(PartitionFiles, "end_of", lambda *of: end_of(*of) + bool(of[0].full))
+
+
+def refuses_all(patch: Patch) -> None:
+    end_of = PartitionFiles.end_of
+    patch.setattr(PartitionFiles, "end_of", lambda *of: 0 if of[0].full else end_of(*of))
+
+
 def cannot_append(patch: Patch) -> None:
     def planted(self: PartitionLog, *_: Any) -> None:
         raise ValueError("no append")
@@ -151,6 +162,9 @@ def copied(settings: LogSettings) -> Filesystem:
         (lost_snapshots, reads_producers_of_the_active_segment, "D3", "are cut"),
         (lost_snapshots, believes_damaged_snapshots, "D3", "are cut"),
         (unflushed, is_right, "", ""),
+        (without_room, is_right, "", ""),
+        (without_room, acknowledges_the_first, "D2", "would answer 0 for offset 14"),
+        (without_room, refuses_all, "D16", "would answer 56 for offset"),
         (cut_in_a_flush, is_right, "", ""),
         (cut_in_a_flush, counts_no_cut, "D2", "was durable, but it ends at"),
         (unflushed, ignores_errors_of_flushes, "D1", "although an fsync of the flush has failed"),

@@ -37,6 +37,7 @@ from kraftwreck.systems.kraft.simulated.files_rehearsal import (
     lost_snapshots,
     shaped,
     unflushed,
+    without_room,
 )
 from kraftwreck.systems.kraft.simulated.lookup_rehearsal import faults
 from kraftwreck.systems.kraft.simulated.record_logs import (
@@ -50,6 +51,9 @@ from kraftwreck.systems.kraft.workloads.record_batches import batch_of as number
 Question = Callable[[Filesystem, str, PartitionKey, LogSettings], Iterator[tuple[str, str]]]
 LEAST: Final = 12
 """Batches of the log whose copy is cut."""
+_QUESTIONS: Final[tuple[Question, ...]] = (
+    shaped, begun_again, lost_snapshots, unflushed, without_room, cut_in_a_flush,
+)  # fmt: skip
 _ERRORS: Final = (BatchError, LogCorruptError, OSError, ValueError, KeyError)
 """Errors of logs whose files or memory are not as they must be."""
 _VALUES: Final = (1, 2, 3)
@@ -81,7 +85,7 @@ class CutRehearsal:
         files = copies.copy()
         args = name, key, disk.settings
         found = chain(rehearse(files, *args), remembered(copies.copy(), *args))
-        for question in (shaped, begun_again, lost_snapshots, unflushed, cut_in_a_flush):
+        for question in _QUESTIONS:
             found = chain(found, answers(question, copies.copy(), *args))
         found = chain(found, (("F10", f"{name_of(key)}: {wrong}") for wrong in tidied(copies)))
         self._world.afterwards(partial(self._judge, host.name, found))

@@ -1,28 +1,35 @@
-"""Gives a copy of a log other configs, begins it again, and fails its fsync (D1, D3, D17).
+"""Gives a copy of a log other configs, begins it again, and fails its disk (D1 to D3, D17).
 
 A log begins segments by the configs of its topic that are in force, also after a start. Once the
 topic has none, those of the process count. A log that begins again knows no producer, also after a
 stop. In runs segments are shaped by the process alone. An fsync that fails in a flush is rare in
-them; nobody knows then what is on the disk, so the process must end. A loss of power may take the
+them; nobody knows then what is on the disk, so the process must end. So is a disk without room in
+the step that answers a Produce. A loss of power may take the
 snapshots of producers, or damage them: then a start finds the producers in all segments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, TypeVar
+from types import SimpleNamespace
+from typing import Any, Final, TypeVar
 
 from kraftwreck.nodes.log.batch import encode_batch, parse_header
 from kraftwreck.nodes.log.partition.names import SNAPSHOT, offsets_of
 from kraftwreck.nodes.log.partition.names import numbered as file_name
 from kraftwreck.nodes.log.partition.settings import LogSettings
+from kraftwreck.nodes.protocol.apis import decode_response
+from kraftwreck.nodes.protocol.codec import encode
+from kraftwreck.nodes.protocol.errors import KAFKA_STORAGE_ERROR, NONE
 from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.events import LogFlushed, LogOpened
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey, batch_of
 from kraftwreck.nodes.server.partition_files import PartitionFiles
+from kraftwreck.nodes.server.record_requests import ImageTopics, RecordRequests
 from kraftwreck.simulation.disk import ROOT
 from kraftwreck.simulation.disk_trouble import DiskTrouble
 from kraftwreck.simulation.filesystem import Filesystem
+from kraftwreck.systems.kraft.workloads.record_batches import TIMESTAMP_MS
 from kraftwreck.systems.kraft.workloads.record_batches import batch_of as numbered
 
 T = TypeVar("T")
@@ -33,6 +40,8 @@ LARGE: Final = 1 << 20
 """Bytes of a segment that do not end it."""
 BATCHES: Final = 4
 PRODUCERS: Final = 2
+VERSION: Final = 9
+"""Of Produce."""
 AFTER: Final = 5
 """Records that a log lacks which begins again."""
 
@@ -210,6 +219,44 @@ def unflushed(
     finally:
         files.trouble = None
     yield "D1", f"would be durable below {durable} although an fsync of the flush has failed"
+
+
+def without_room(
+    files: Filesystem, name: str, key: PartitionKey, settings: LogSettings
+) -> Iterator[tuple[str, str]]:
+    """Yield the wrong answers of the step in which a disk has no room for two batches (D2, D16)."""
+    logs, _ = opened(files, name, key, settings, orderly=False)
+    _, batches = logs.content(key)
+    last, end = batches[-1], logs.end_of(key)
+    content = numbered((1,), None)
+    new = batch_of(parse_header(content), content)
+    files.trouble = DiskTrouble.full(0)
+    appends = [data.Append(key, new.placed(base, last.leader_epoch)) for base in (end, end + 1)]
+    logs.carry_out_all(appends)
+    files.trouble = None
+    for base, is_there in ((last.base_offset, True), (end, False), (end + 1, False)):
+        error = _answered(logs, name, key, base)
+        if is_there and error != NONE:
+            yield "D16", f"would answer {error} for offset {base}, which it has"
+        elif not is_there and error != KAFKA_STORAGE_ERROR:
+            yield "D2", f"would answer {error} for offset {base}, for which there is no room"
+
+
+def _answered(logs: PartitionFiles, name: str, key: PartitionKey, base_offset: int) -> int:
+    """Return the error for a batch that the core has placed at ``base_offset``."""
+    image: Any = SimpleNamespace(
+        topics={name: SimpleNamespace(topic_id=key[0])}, names={key[0]: name}
+    )
+    requests = RecordRequests(ImageTopics(lambda: image), logs)
+    parts = [{"index": key[1], "records": numbered((1,), None)}]
+    body = {"acks": 1, "timeout_ms": 1, "topic_data": [{"name": name, "partition_data": parts}]}
+    frame = encode("ProduceRequest", VERSION, body)
+    call = requests.read("Produce", VERSION, frame, 0, token=0, wall_ms=TIMESTAMP_MS)
+    right = data.ReplyProduce(0, (data.ProducedPart(key, NONE, base_offset),))
+    pieces = requests.frame("Produce", VERSION, 0, call, right)
+    content = b"".join(each for each in pieces if isinstance(each, bytes | bytearray | memoryview))
+    _, answer = decode_response("Produce", VERSION, content)
+    return int(answer["responses"][0]["partition_responses"][0]["error_code"])
 
 
 class _Held:

@@ -53,7 +53,7 @@ def test_a_leader_epoch_without_room_is_taken_back(number: int) -> None:
         disk.make_directory(Path("/data"))
         log = open_log(Path("/data/t-0"), media=disk)
         written = fill(log, 3)
-        disk.trouble = full_disk(space)
+        disk.trouble = DiskTrouble.full(space)
         disk.trouble.errno = number
         batch = data_batch(log.end_offset, epoch=5, count=200)
         with pytest.raises(OSError, match=r"No space|quota") as raised:
@@ -72,7 +72,7 @@ def test_a_log_that_is_not_usable_cannot_stop_in_order(
     """Nothing of it would be durable, and the next start must check it."""
     disk, log = stored
     batch = data_batch(log.end_offset)
-    disk.trouble = full_disk(20)
+    disk.trouble = DiskTrouble.full(20)
     monkeypatch.setattr(disk.open(log.directory / "x").__class__, "truncate", _fails)
     with pytest.raises(OSError, match="No space"):
         log.append(batch, [parse_header(batch)])
@@ -112,12 +112,6 @@ def stored() -> tuple[Filesystem, PartitionLog]:
     return disk, log
 
 
-def full_disk(space: int) -> DiskTrouble:
-    trouble = DiskTrouble("full", 0)
-    trouble.space = space
-    return trouble
-
-
 def test_producers_of_deleted_batches_are_kept_when_a_stop_fails(
     stored: tuple[Filesystem, PartitionLog],
 ) -> None:
@@ -125,7 +119,7 @@ def test_producers_of_deleted_batches_are_kept_when_a_stop_fails(
     disk, log = stored
     log.roll()
     log.delete_below(log.end_offset)
-    disk.trouble = full_disk(20)
+    disk.trouble = DiskTrouble.full(20)
     with suppress(OSError):
         log.close()
     disk.trouble = None
@@ -136,7 +130,7 @@ def test_a_snapshot_that_has_no_room_is_written_later(
     stored: tuple[Filesystem, PartitionLog],
 ) -> None:
     disk, log = stored
-    disk.trouble = full_disk(20)
+    disk.trouble = DiskTrouble.full(20)
     with pytest.raises(OSError, match="No space"):
         log.roll()
     disk.trouble = None
