@@ -66,6 +66,7 @@ def test_a_leader_epoch_without_room_is_taken_back(number: int) -> None:
         assert log.epochs[-1] == (5, end)
 
 
+@pytest.mark.interpreted
 def test_a_log_that_is_not_usable_cannot_stop_in_order(
     stored: tuple[Filesystem, PartitionLog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
