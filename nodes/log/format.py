@@ -82,8 +82,7 @@ def parse_initial_controllers(text: str) -> tuple[InitialVoter, ...]:
     voters: list[InitialVoter] = []
     for part in text.split(","):
         match = _VOTER.fullmatch(part.strip())
-        fits = match is not None and int(match["id"]) < 1 << 31
-        if match is None or not fits or not 0 < int(match["port"]) <= 65535:
+        if match is None or int(match["id"]) >= 1 << 31 or not 0 < int(match["port"]) <= 65535:
             raise FormatError(f"initial controller {part.strip()!r} is not id@host:port:directory")
         host = match["host"].removeprefix("[").removesuffix("]")
         try:

@@ -78,9 +78,11 @@ def leads() -> tuple[Rig, ApiMessage]:
     proposal = Proposal(KEY, 3, 5, ((4, 7), (5, 7)))
     data._proposed = AlterPartition(1, (proposal,))
     data.tick(rig.broker._find_controller(), 7, 1 << 20, rig.now, 0)
-    pending = SimpleNamespace(in_sync=SimpleNamespace(pending=SimpleNamespace(proposal=proposal)))
+    pending: Any = SimpleNamespace(
+        in_sync=SimpleNamespace(pending=SimpleNamespace(proposal=proposal))
+    )
     pending.with_ = SimpleNamespace(proposed=set())
-    data.core.partitions[KEY] = pending  # type: ignore[assignment]
+    data.core.partitions[KEY] = pending
     asked = next(e for e in data.take_effects() if isinstance(e, SendApi))
     return rig, message(asked)
 

@@ -25,6 +25,7 @@ from kraftwreck.simulation.network import Rpc
 from kraftwreck.simulation.world import World
 from kraftwreck.systems.kraft.simulated.api_message import ApiMessage
 from kraftwreck.systems.kraft.simulated.replica_copies import INTERPRETED
+from kraftwreck.systems.kraft.workloads.probes import codes_in
 
 ENVELOPE: Final = "Envelope"
 READS: Final = frozenset({"DescribeQuorum", "ListPartitionReassignments"})
@@ -97,14 +98,9 @@ def misjudged(
             for at in (now, now + STEPS_US // 2, now + STEPS_US)
         )
         open_ended = body is None and sent and api not in READS
-        if open_ended and (again or len(answers) != 1 or not _has(answers[0], REQUEST_TIMED_OUT)):
+        if open_ended and (
+            again or len(answers) != 1 or REQUEST_TIMED_OUT not in codes_in(answers[0])
+        ):
             yield f"would send a {api} again that {how}, or answer {answers}"
         elif not open_ended and (answers or again != 1):
             yield f"would send a {api} {again} times that {how}, and answer {answers}"
-
-
-def _has(body: Any, code: int) -> bool:
-    """Return whether an answer has an error code, at any depth."""
-    if isinstance(body, dict):
-        return body.get("error_code") == code or any(_has(each, code) for each in body.values())
-    return isinstance(body, list) and any(_has(each, code) for each in body)

@@ -90,7 +90,7 @@ def ask(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
         ended = not_answered(answer, node, write=write)
         ended.value = probe
         return ended
-    codes = sorted(set(_codes(answer.response)))
+    codes = sorted(set(codes_in(answer.response)))
     unsure = [c for c in codes if c in (errors.REQUEST_TIMED_OUT, errors.UNKNOWN_SERVER_ERROR)]
     if unsure or codes == [errors.NOT_CONTROLLER]:
         ended = refused_by_node(client, (unsure or codes)[0], node, write=write)
@@ -131,13 +131,13 @@ def _turn_pages(
     client.memory["page"] = None if following is None else (body["topics"], following)
 
 
-def _codes(value: Any) -> list[int]:
+def codes_in(value: Any) -> list[int]:
     """Return all error codes in an answer."""
     if isinstance(value, dict):
         own = [value["error_code"]] if "error_code" in value else []
-        return own + [code for inner in value.values() for code in _codes(inner)]
+        return own + [code for inner in value.values() for code in codes_in(inner)]
     if isinstance(value, list):
-        return [code for inner in value for code in _codes(inner)]
+        return [code for inner in value for code in codes_in(inner)]
     return []
 
 
