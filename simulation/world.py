@@ -470,7 +470,7 @@ class World(Timeline):
         except (DiskError, OSError) as error:
             self._ended_by(host, error)
             return
-        self._begin_piece(host)
+        self.begin_piece(host)
         if self.now - work.begun > _STALL:
             # After a long fsync a process behaves as after a pause.
             host.resumed_at = self.now
@@ -481,7 +481,7 @@ class World(Timeline):
         self.emit(host, work.effects)
         self._drain(host)
 
-    def _begin_piece(self, host: Host) -> None:
+    def begin_piece(self, host: Host) -> None:
         """Begin the work beside the process, unless there is none or a piece is under way."""
         beside = host.disk.beside
         if beside is not None and beside.pieces and not host.working:
@@ -498,7 +498,7 @@ class World(Timeline):
         except (DiskError, OSError) as error:
             self._ended_by(host, error)
             return
-        self._begin_piece(host)
+        self.begin_piece(host)
         self.deliver(host, piece)
 
     def _finish(self, host: Host, piece: Piece) -> None:
@@ -510,7 +510,7 @@ class World(Timeline):
             self._ended_by(host, error)
             return
         self._disks.take_events(host)
-        self._begin_piece(host)
+        self.begin_piece(host)
 
     # --- ends of processes ------------------------------------------------------------
 

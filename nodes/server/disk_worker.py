@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -30,18 +30,21 @@ class DiskWorker:
     """One thread beside the loop; ``failed`` gets what a piece of work raised, on the loop."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, failed: Callable[[BaseException], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        failed: Callable[[BaseException], None],
+        thread: Executor,
     ) -> None:
         self._loop = loop
         self._failed = failed
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="disk")
+        self._thread = thread
         self._closed = self._has_failed = False
 
     def run(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
         """See :class:`Elsewhere`; after :meth:`close` nothing is done."""
         if self._closed:
             return
-        future = self._threads.submit(work)
+        future = self._thread.submit(work)
         future.add_done_callback(partial(self._back, done))
 
     def close(self) -> bool:
@@ -50,7 +53,7 @@ class DiskWorker:
         Return whether no work has failed.
         """
         self._closed = True
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._thread.shutdown(wait=True, cancel_futures=True)
         return not self._has_failed
 
     def _back(self, done: Callable[[T], None], future: Future[T]) -> None:

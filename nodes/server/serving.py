@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kraftwreck.nodes.consensus.effects import FatalError
 from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.effects import NodeEffect
 from kraftwreck.nodes.log import crc
 from kraftwreck.nodes.log.files import LogCorruptError
 from kraftwreck.nodes.log.format import FormatError, load_meta
 from kraftwreck.nodes.log.media import PLAIN, Media
+from kraftwreck.nodes.log.partition.checkpoints import CheckpointError
 from kraftwreck.nodes.log.quorum_state import QuorumStateError
 from kraftwreck.nodes.log.uuids import random_uuid
 from kraftwreck.nodes.log.write_loss import WriteLossMedia
@@ -43,6 +46,7 @@ from kraftwreck.nodes.server.shell import (
     SHUTDOWN_LIMIT_S,
     Shell,
     monotonic_us,
+    wall_clock_us,
 )
 from kraftwreck.nodes.server.storage import Storage, next_incarnation
 from kraftwreck.nodes.server.trace_file import TraceFile
@@ -68,7 +72,7 @@ def run(config: ServerConfig) -> int:
     try:
         for name, endpoint in config.listeners.items():
             sockets[name] = bind(endpoint)
-        return _run_bound(config, meta.directory_id, sockets)
+        return asyncio.run(serve(config, meta.directory_id, sockets))
     except (LogCorruptError, QuorumStateError) as error:
         raise ValueError(str(error)) from error
     finally:
@@ -76,24 +80,48 @@ def run(config: ServerConfig) -> int:
             bound.close()
 
 
-def _run_bound(
-    config: ServerConfig, directory_id: bytes, sockets: Mapping[str, socket.socket]
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Clocks in microseconds, random ids, a thread for long work on the disk, and the file system,
+    which for None is that of the configuration."""
+
+    mono_us: Callable[[], int] = monotonic_us
+    wall_us: Callable[[], int] = wall_clock_us
+    random_uuid: Callable[[], bytes] = random_uuid
+    thread: Callable[[], Executor] = lambda: ThreadPoolExecutor(1, "disk")
+    media: Media | None = None
+
+
+MACHINE: Final = Machine()
+"""The machine that this program runs on."""
+
+
+async def serve(
+    config: ServerConfig,
+    directory_id: bytes,
+    sockets: Mapping[str, socket.socket],
+    machine: Machine = MACHINE,
 ) -> int:
-    media = WriteLossMedia() if config.write_loss else PLAIN
+    """Serve on bound ``sockets``, by listener, until the node stops; return its exit status.
+
+    Raises OSError, LogCorruptError and QuorumStateError for a data directory that cannot be used.
+    """
+    media = machine.media or (WriteLossMedia() if config.write_loss else PLAIN)
     storage = Storage(config.log_dir, config.segment_bytes, config.segment_ms, media)
     try:
         node_config = config.node_config(
             directory_id,
             next_incarnation(config.incarnation_file),
-            random_uuid(),
+            machine.random_uuid(),
             clean_shutdown.take(config.log_dir),
         )
-        status, broker_epoch = asyncio.run(_serve(config, node_config, storage, sockets, media))
+        status, broker_epoch = await _serve(config, node_config, storage, sockets, media, machine)
+        if broker_epoch >= 0:
+            # Before the lock is free: a process that starts next must find the mark.
+            clean_shutdown.write(config.log_dir, broker_epoch)
+        return status
     finally:
         storage.close()
-    if broker_epoch >= 0:
-        clean_shutdown.write(config.log_dir, broker_epoch)
-    return status
 
 
 async def _serve(
@@ -102,30 +130,34 @@ async def _serve(
     storage: Storage,
     sockets: Mapping[str, socket.socket],
     media: Media,
+    machine: Machine,
 ) -> tuple[int, int]:
     """Run the node; return the exit status and the epoch of a broker that stopped cleanly."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_Complaints())
     traces = TraceFile(config.trace_file, config.node_name, node_config.incarnation)
     inputs = InputLog(config.input_log)
-    now, wall_us = monotonic_us(), time.time_ns() // 1000
-    recovered = (node_config, storage.recovered)
-    try:
-        node = Node(*recovered, now, wall_us // 1000)
-        effects = node.start(now, wall_us // 1000)
-    except FatalError as error:
-        inputs.start(*recovered, now, wall_us, None)
-        say(f"fatal: {error}")
-        traces.fatal(str(error), now, wall_us)
+    now, wall_us = machine.mono_us(), machine.wall_us()
+    started = _start(node_config, storage, traces, inputs, now, wall_us)
+    if started is None:
         return FATAL, UNCLEAN
-    inputs.start(*recovered, now, wall_us, effects)
-    storage.recovered = Recovered()  # the node has its own
+    node, effects = started
     limit_s = BROKER_SHUTDOWN_LIMIT_S if config.broker else SHUTDOWN_LIMIT_S
     topics = ImageTopics(lambda: node.image.stable)
-    worker = DiskWorker(loop, lambda error: shell.work_failed(error))
-    elsewhere = worker.run if config.data_plane and media is PLAIN else None
+    worker = DiskWorker(loop, lambda error: shell.work_failed(error), machine.thread())
+    elsewhere = worker.run if config.data_plane and not config.write_loss else None
     files = _open_files(config, node_config, topics, media, elsewhere)
-    shell = Shell(node, storage, traces, inputs, limit_s, files=files, elsewhere=elsewhere)
+    shell = Shell(
+        node,
+        storage,
+        traces,
+        inputs,
+        limit_s,
+        files=files,
+        elsewhere=elsewhere,
+        mono_us=machine.mono_us,
+        wall_us=machine.wall_us,
+    )
     if files is not None and elsewhere is not None:
         files.tell = lambda events: shell.submit(*events)
     timeout_ms = node_config.request_timeout_ms
@@ -142,10 +174,7 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, shell.shut_down)
     admission = Admission(len(sockets))
-    servers = [
-        await _listen(listener, sockets[listener.name], requests, admission, len(sockets))
-        for listener in (Listener.called(name, records=config.data_plane) for name in sockets)
-    ]
+    servers = await _listen_all(config, sockets, requests, admission)
     sweeper = loop.create_task(_close_idle(admission))
     shell.begin(effects, now, wall_us)
     for server in servers:
@@ -166,6 +195,29 @@ async def _serve(
         await calls.close()
         for connection in admission:
             connection.close()
+
+
+def _start(
+    node_config: NodeConfig,
+    storage: Storage,
+    traces: TraceFile,
+    inputs: InputLog,
+    now: int,
+    wall_us: int,
+) -> tuple[Node, Sequence[NodeEffect]] | None:
+    """Return the node and the effects of its start, None if what it has on the disk is illegal."""
+    recovered = (node_config, storage.recovered)
+    try:
+        node = Node(*recovered, now, wall_us // 1000)
+        effects = node.start(now, wall_us // 1000)
+    except FatalError as error:
+        inputs.start(*recovered, now, wall_us, None)
+        say(f"fatal: {error}")
+        traces.fatal(str(error), now, wall_us)
+        return None
+    inputs.start(*recovered, now, wall_us, effects)
+    storage.recovered = Recovered()  # the node has its own
+    return node, effects
 
 
 def _say_ready(config: ServerConfig, node_config: NodeConfig) -> None:
@@ -222,10 +274,24 @@ def _close_files(files: PartitionFiles | None, status: int) -> bool:
     if files is not None:
         try:
             return files.close()
-        except OSError as error:
+        except (OSError, CheckpointError) as error:
             say(f"cannot close the logs of partitions: {error}")
             return False
     return True
+
+
+async def _listen_all(
+    config: ServerConfig,
+    sockets: Mapping[str, socket.socket],
+    requests: Requests,
+    admission: Admission,
+) -> list[asyncio.Server]:
+    """Return a server for each listener; they do not serve yet."""
+    listeners = [Listener.called(name, records=config.data_plane) for name in sockets]
+    return [
+        await _listen(listener, sockets[listener.name], requests, admission, len(sockets))
+        for listener in listeners
+    ]
 
 
 async def _listen(

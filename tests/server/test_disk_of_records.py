@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,6 +39,11 @@ TOPIC = b"t" * 16
 KEY = (TOPIC, 0)
 NOW_MS = 1_700_000_000_000
 ROOT = Path("/data")
+
+
+def thread() -> Executor:
+    """The thread of a disk worker."""
+    return ThreadPoolExecutor(1)
 
 
 class Topics:
@@ -186,7 +192,7 @@ def test_slow_metadata_does_not_delay_records(tmp_path: Path) -> None:
             carried_out(effects)
 
         cast(Any, bench.storage).carry_out = slowly
-        worker = DiskWorker(loop, bench.shell.work_failed)
+        worker = DiskWorker(loop, bench.shell.work_failed, thread())
         cast(Any, bench.shell)._elsewhere = worker.run
         replied = asyncio.Event()
 
@@ -216,7 +222,7 @@ def test_slow_metadata_does_not_delay_records(tmp_path: Path) -> None:
 def test_failed_work_ends_the_process(tmp_path: Path) -> None:
     async def scenario() -> None:
         bench = Bench(tmp_path, FakeNode())
-        worker = DiskWorker(asyncio.get_running_loop(), bench.shell.work_failed)
+        worker = DiskWorker(asyncio.get_running_loop(), bench.shell.work_failed, thread())
 
         def fails() -> None:
             raise OSError(5, "fsync failed")
@@ -238,13 +244,13 @@ def test_work_that_fails_while_the_process_stops_is_not_forgotten(tmp_path: Path
             stops.wait(10)
             raise OSError(5, "fsync failed")
 
-        worker = DiskWorker(asyncio.get_running_loop(), bench.shell.work_failed)
+        worker = DiskWorker(asyncio.get_running_loop(), bench.shell.work_failed, thread())
         worker.run(fails, lambda _: pytest.fail("it is not done"))
         worker.run(lambda: None, lambda _: pytest.fail("nobody hears of it"))
         assert begun.wait(10)
         stops.set()
         assert not worker.close()
-        assert DiskWorker(asyncio.get_running_loop(), bench.shell.work_failed).close()
+        assert DiskWorker(asyncio.get_running_loop(), bench.shell.work_failed, thread()).close()
 
     run(scenario)
 

@@ -90,3 +90,25 @@ def test_a_process_that_dies_while_it_opens_a_log_has_not_removed_it() -> None:
     disk.write(out.RemoveLog(KEY))
     disk.process_ended()
     assert disk.interrupted == {KEY}
+
+
+def test_a_broker_removes_the_logs_of_others_beside_its_work() -> None:
+    disk = _disk_with_a_log(Filesystem())
+    disk.process_ended()
+    disk.recover()
+    disk.keep(frozenset(), [KEY])
+    assert disk.interrupted == {KEY}
+    end_work(disk)
+    assert disk.interrupted == set()
+    assert not disk.files.exists(ROOT / "t-0" / "partition.metadata")
+
+
+def test_a_process_that_dies_while_it_removes_the_logs_of_others_leaves_some() -> None:
+    disk = _disk_with_a_log(Filesystem())
+    disk.process_ended()
+    disk.recover()
+    disk.keep(frozenset(), [KEY])
+    disk.begin_work()
+    disk.interrupt_work(0)
+    disk.process_ended()
+    assert disk.interrupted == {KEY}

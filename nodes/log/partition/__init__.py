@@ -1,1 +1,1 @@
-"""Logs of user partitions, in Kafka's files. No node uses them yet (decision 0007)."""
+"""Logs of user partitions, in Kafka's files."""

@@ -17,7 +17,7 @@ from kraftwreck.nodes.draw import draw, draw_below
 from kraftwreck.systems.campaign import ALL, Campaign
 from kraftwreck.systems.kraft.faults import replica_faults
 from kraftwreck.systems.kraft.options import PRODUCE, Draws
-from kraftwreck.systems.kraft.simulated.knobs import Knobs, draw_knobs
+from kraftwreck.systems.kraft.simulated.knobs import SOCKETS, Knobs, draw_knobs
 from kraftwreck.systems.kraft.workloads.registration import RegistrationWorkload
 from kraftwreck.workloads.registry import find, workloads
 
@@ -119,7 +119,13 @@ class KraftCampaign(Campaign):
         if draws.shells:
             # The request of a planted defect cannot be written to an input log, and the shell
             # of a real process has no data plane here.
-            drawn = msgspec.structs.replace(drawn, shells=True, defects=0, records=False)
+            drawn = msgspec.structs.replace(
+                drawn,
+                shells=True,
+                sockets=draw_below(SOCKETS, seed, "shells", "sockets") == 0,
+                defects=0,
+                records=False,
+            )
         if self.style != "timed":
             grows = drawn.dynamic and "membership" in self.faults
             alone = grows and draw_below(STANDALONE, seed, "standalone") == 0
@@ -134,6 +140,7 @@ class KraftCampaign(Campaign):
             records=drawn.records,
             node=dict(_TIMED_NODES) if self.snapshots else {},
             shells=drawn.shells,
+            sockets=drawn.sockets,
         )
 
     def schedule(self, seed: int) -> list[Fault]:

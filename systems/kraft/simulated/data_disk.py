@@ -8,8 +8,9 @@ opening, removing, flushing and checkpoints are pieces of work beside the proces
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from kraftwreck.nodes.consensus.effects import Stopped
@@ -48,6 +49,14 @@ _BESIDE: Final = (data.OpenLog, data.RemoveLog, data.FlushLog, data.WriteHighWat
 """Effects whose changes of files are work beside the process."""
 _SHORT: Final = 4
 """Approximate number of file changes of a piece of work with another cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepLogs:
+    """The cause of the removal of logs that are not the broker's: a broker removes them once, as
+    soon as it knows its partitions. ``others`` may be there."""
+
+    others: frozenset[PartitionKey]
 
 
 class DataDisk(Disk):
@@ -127,6 +136,13 @@ class DataDisk(Disk):
 
         self.pieces.append(Piece(work, finish, effect))
 
+    def keep(self, keys: Collection[PartitionKey], others: Collection[PartitionKey]) -> None:
+        """Remove the logs of all partitions but ``keys``, beside the process; ``others`` may be
+        there."""
+        self.interrupted.update(others)
+        self._carried = KeepLogs(frozenset(others))
+        self.logs.keep(keys)
+
     def begin_work(self) -> None:
         """Begin the first of the pieces."""
         self.files.begin_beside()
@@ -136,6 +152,8 @@ class DataDisk(Disk):
         piece = self.pieces[0]
         with self._failing(piece.cause), self.files.beside():
             piece.result = piece.work()
+        if isinstance(piece.cause, KeepLogs):
+            self.interrupted -= piece.cause.others
         self.pieces.popleft()
         return piece
 
@@ -189,7 +207,7 @@ class DataDisk(Disk):
         return True
 
     def _interrupted(self, effect: Any) -> None:
-        if not isinstance(effect, data.WriteHighWatermarks):
+        if not isinstance(effect, data.WriteHighWatermarks | KeepLogs):
             self.interrupted.add(effect.key)
 
     def process_ended(self) -> None:

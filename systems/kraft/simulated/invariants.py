@@ -244,6 +244,19 @@ class Invariants:
         WaitWatch(world, self.failures, self.records.logs, positions)
         self.partitions = PartitionService(world, self.failures, self.records.logs)
 
+    @rule(
+        "F34",
+        "ServesOverSockets",
+        "Processes over sockets that break anywhere answer each request whole, in order and in "
+        "time. They lose no acknowledged record, recover after the last fault, and stop in order. "
+        "No socket, file, task or memory is left behind.",
+        simulated=True,
+    )
+    def over_sockets(self, wrong: Iterable[str]) -> None:
+        """Take in what was wrong in the run over sockets before this one."""
+        for each in wrong:
+            self._fail("F34", each)
+
     def _fail(self, kind: str, explanation: str, *events: TraceEvent) -> None:
         self.failures.add(kind, self._world.now, explanation, *events)
 

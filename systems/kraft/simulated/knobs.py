@@ -22,6 +22,8 @@ from kraftwreck.systems.kraft.options import DYNAMIC, MOST_BROKERS, Quorum
 OLD_LEVELS = (7, 8, 14, 15, 16, 17, 22, 22, 22, 23)
 """Levels of metadata.version at which something begins, and those right before. Clusters before
 eligible leader replicas (22) are frequent."""
+SOCKETS = 2
+"""One run of this many, of those with records or in shells, has whole processes over sockets."""
 
 
 class Knobs(WorldKnobs, kw_only=True, frozen=True):
@@ -48,7 +50,8 @@ class Knobs(WorldKnobs, kw_only=True, frozen=True):
     than the one before, and reports it when it registers. A broker handles the requests for records
     that arrive within ``turn`` in one step, as a real one does with those of one turn of its event
     loop (0: each in a step of its own). With ``shells`` every node runs in the shell of a real
-    process (``systems.kraft.simulated.shells``).
+    process (``systems.kraft.simulated.shells``). With ``sockets`` whole processes serve over
+    sockets before the run (``systems.kraft.sockets``).
     """
 
     wire: bool = False
@@ -69,6 +72,7 @@ class Knobs(WorldKnobs, kw_only=True, frozen=True):
     metadata_apart: bool = False
     changing_ports: bool = False
     shells: bool = False
+    sockets: bool = False
 
     @property
     def system_options(self) -> tuple[str, ...]:
@@ -184,6 +188,7 @@ def draw_knobs(
         node=node,
         hasty=hasty,
         hasty_nodes=hasty_nodes,
+        sockets=stores and draw_below(SOCKETS, seed, "knob", "sockets") == 0,
     )
 
 

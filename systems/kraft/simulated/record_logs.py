@@ -109,6 +109,16 @@ class RecordLogs:
         """Return all partitions."""
         return sorted({key for _, key in self._logs})
 
+    def on_host(self, host: Host) -> list[PartitionKey]:
+        """Return the partitions of which a host has logs."""
+        return [key for host_id, key in self._logs if host_id == host.id]
+
+    def remove(self, host: Host, key: PartitionKey) -> None:
+        """Expect the log no longer, if there was one."""
+        log = self._logs.pop((host.id, key), None)
+        if log is not None:
+            self._removed[host.id, key] = max(log.had, log.end, log.removed)
+
     def _wiped(self, host: Host) -> None:
         for place in [place for place in self._logs if place[0] == host.id]:
             del self._logs[place]
@@ -121,10 +131,7 @@ class RecordLogs:
                 for told in self.on_append:
                     told(host, effect.key, effect.batch)
         elif kind is data.RemoveLog:
-            place = host.id, effect.key
-            log = self._logs.pop(place, None)
-            if log is not None:
-                self._removed[place] = max(log.had, log.end, log.removed)
+            self.remove(host, effect.key)
         elif kind is data.WriteEpochs:
             self._logs[host.id, effect.key].epochs = effect.entries
         elif kind is data.Truncate:

@@ -35,6 +35,7 @@ from kraftwreck.systems.kraft.simulated.record_logs import (
     name_of,
     replicas_on,
 )
+from kraftwreck.systems.kraft.simulated.tidying import Tidying
 
 Identity = tuple[int, int, int, int]
 
@@ -102,6 +103,7 @@ class RecordWatch:
         self._world = world
         self._failures = failures
         self.logs = RecordLogs(world, failures)
+        Tidying(world, self.logs)
         self.lost: set[PartitionKey] = set()
         self.on_committed: list[Callable[[PartitionKey, Batch], None]] = []
         self.on_advanced: list[Callable[[Host, Partition], None]] = []

@@ -35,6 +35,7 @@ from kraftwreck.systems.kraft.simulated.knobs import Knobs, draw_knobs
 from kraftwreck.systems.kraft.simulated.shells import Shells
 from kraftwreck.systems.kraft.simulated.stray_removals import StrayRemovals
 from kraftwreck.systems.kraft.simulated.upgrade import Upgrade
+from kraftwreck.systems.kraft.sockets.run import failures_over_sockets
 from kraftwreck.systems.kraft.workloads.log_client import PREFIX, key_of
 
 SECOND = 1_000_000
@@ -64,11 +65,12 @@ def simulate(
     seed = options.seed
     knobs = knobs or drawn(options)
     limit = int(options.time_limit_s * SECOND)
+    over_sockets = failures_over_sockets(seed) if knobs.sockets else []
     cluster = SimulatedCluster(options.node_names, seed, knobs)
     names = cluster.names
     with fence():
         world = _world(cluster, seed, limit)
-        watch = _watched(cluster, world)
+        watch = _watched(cluster, world, over_sockets)
         capture = listen(world)
         faults = SimulatedFaults(world, cluster)
         if knobs.upgrade:
@@ -87,8 +89,7 @@ def simulate(
         )
         driver.begin()
         _boot_all(world, names, seed)
-        failed = watch.failures.__bool__ if eager else None
-        world.run(limit, stop=failed)
+        world.run(limit, stop=watch.failures.__bool__ if eager else None)
         _heal(world, driver, names)
         healed = world.now
         if not (eager and watch.failures):
@@ -115,11 +116,14 @@ def simulate(
     )
 
 
-def _watched(cluster: SimulatedCluster, world: World) -> Invariants:
-    """Give every host its disk, and watch the world from then on."""
+def _watched(cluster: SimulatedCluster, world: World, over_sockets: Sequence[str]) -> Invariants:
+    """Give every host its disk, and watch the world from then on. ``over_sockets`` was wrong in the
+    run over sockets."""
     cluster.format_all(world)
     fetch_timeout_ms = cluster.knobs.node.get("fetch_timeout_ms", 2000)
-    return Invariants(world, fetch_timeout_ms, cluster.configured_voters)
+    watch = Invariants(world, fetch_timeout_ms, cluster.configured_voters)
+    watch.over_sockets(over_sockets)
+    return watch
 
 
 def _world(cluster: SimulatedCluster, seed: int, limit: int) -> World:
