@@ -142,7 +142,6 @@ async def _serve(
     if started is None:
         return FATAL, UNCLEAN
     node, effects = started
-    limit_s = BROKER_SHUTDOWN_LIMIT_S if config.broker else SHUTDOWN_LIMIT_S
     topics = ImageTopics(lambda: node.image.stable)
     worker = DiskWorker(loop, lambda error: shell.work_failed(error), machine.thread())
     elsewhere = worker.run if config.data_plane and not config.write_loss else None
@@ -152,7 +151,7 @@ async def _serve(
         storage,
         traces,
         inputs,
-        limit_s,
+        BROKER_SHUTDOWN_LIMIT_S if config.broker else SHUTDOWN_LIMIT_S,
         files=files,
         elsewhere=elsewhere,
         mono_us=machine.mono_us,
