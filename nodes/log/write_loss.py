@@ -219,8 +219,9 @@ class WriteLossMedia(Media):
         return self._inode(path).size
 
     def names(self, directory: Path) -> list[str]:
-        """Return the names in ``directory``, sorted."""
-        return sorted(self._directory(directory).seen)
+        """Return the names in ``directory``, sorted. Folders are there at once, and stay."""
+        folders = {entry.name for entry in os.scandir(directory) if entry.is_dir()}
+        return sorted(folders.union(self._directory(directory).seen))
 
     def unlink(self, path: Path) -> None:
         """Remove ``path`` if it is there."""

@@ -232,6 +232,8 @@ class Replicas:
             self._settings[key] = settings
             if key in self.partitions:
                 self.partitions[key].configured(settings)
+                # With other limits nothing may be left to flush.
+                self._fetchers.flushed(key)
         assigned = event.assigned or {}
         leads = [key for key, each in assigned.items() if each.leader == ours.own]
         follows = [key for key, each in assigned.items() if each.leader != ours.own]

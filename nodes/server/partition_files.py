@@ -250,7 +250,8 @@ class PartitionFiles:
             case data.RollLog():
                 return self._roll(effect.key, effect.before_ms)
             case data.WriteEpochs():
-                self._replicas[effect.key].log.write_epochs(effect.entries)
+                if effect.key not in self.full:  # They are of batches for which there was no room.
+                    self._replicas[effect.key].log.write_epochs(effect.entries)
             case data.WriteHighWatermarks():
                 for key, offset in effect.offsets.items():
                     self._directory.high_watermarks[self._replicas[key].name] = offset

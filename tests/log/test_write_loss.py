@@ -438,3 +438,11 @@ def test_a_file_that_gets_its_name_is_on_the_disk_before(
     first = next(place for place, call in enumerate(calls) if call.startswith("rename"))
     assert any(call.startswith("fsync a") for call in calls[:first])
     assert calls[-1] == f"fsync {tmp_path.name}"
+
+
+def test_names_are_those_of_files_and_folders(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    media = WriteLossMedia()
+    media.make_directory(tmp_path / "t-1")
+    media.open(tmp_path / "file").close()
+    assert media.names(tmp_path) == ["file", "t-0", "t-1"]

@@ -103,6 +103,16 @@ def test_a_follower_fetches_on_when_its_log_is_durable() -> None:
     assert only(flushed(broker, appended, 1), out.FetchFrom).parts[0].offset == 1
 
 
+def test_a_follower_fetches_on_when_nothing_has_to_be_flushed_any_longer() -> None:
+    broker = Broker(leader=2, flush_messages=1)
+    fetch = only(broker.opened, out.FetchFrom)
+    part = come.FetchedPart(KEY, NONE, 0, 0, (batch(1).placed(0, 3),))
+    asked = broker.step(come.FetchAnswered(fetch.correlation, (part,)))
+    assert out.FetchFrom not in kinds(flushed(broker, asked, 0)), "the disk had no room"
+    again = broker.step(come.Published((), None, {KEY: come.Settings()}, None))
+    assert only(again, out.FetchFrom).parts[0].offset == 1
+
+
 def test_flush_ms_bounds_the_age_of_a_record_in_memory() -> None:
     broker = Broker(flush_ms=500)
     assert produced(broker.produce(batch(1), acks=1)) == (NONE, 0), "it holds nothing back"

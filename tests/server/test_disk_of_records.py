@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kraftwreck.nodes.consensus.effects import ApiReply, FatalError, FlushLog, SendApi, Tick, Trace
 from kraftwreck.nodes.consensus.endpoint import Endpoint
-from kraftwreck.nodes.log.batch import encode_batch
+from kraftwreck.nodes.log.batch import encode_batch, parse_header
 from kraftwreck.nodes.log.media import PLAIN, Media
 from kraftwreck.nodes.log.partition.settings import LogSettings
 from kraftwreck.nodes.protocol.apis import decode_response
@@ -24,6 +24,7 @@ from kraftwreck.nodes.protocol.codec import encode
 from kraftwreck.nodes.protocol.errors import KAFKA_STORAGE_ERROR, NONE
 from kraftwreck.nodes.replication import effects as out
 from kraftwreck.nodes.replication import events as come
+from kraftwreck.nodes.replication.headers import Batch, batch_of
 from kraftwreck.nodes.replication.replicas import Replicas
 from kraftwreck.nodes.server.data_calls import ProduceCall
 from kraftwreck.nodes.server.disk_worker import DiskWorker
@@ -161,6 +162,31 @@ def test_of_records_that_arrive_together_a_full_disk_takes_as_many_as_it_can(
         assert partition.log is not None
         assert partition.log.end == partition.hw == end
     assert split, "the first of two records fits at some time"
+
+
+@pytest.mark.parametrize("epochs", [(5, 6), (6,)], ids=["two epochs", "one epoch"])
+def test_epochs_of_batches_without_room_are_not_stored(epochs: tuple[int, ...]) -> None:
+    """The next leader may have an older epoch at their offset."""
+    disk = Filesystem()
+    disk.make_directory(ROOT)
+    files = PartitionFiles(ROOT, lambda _: "t", LogSettings(), disk)
+    files.carry_out_all([out.OpenLog(KEY)])
+    refused = [_placed(offset, epoch) for offset, epoch in enumerate(epochs)]
+    disk.trouble = DiskTrouble.full(120)
+    entries = tuple((batch.leader_epoch, batch.base_offset) for batch in refused)
+    caused = files.carry_out_all(
+        [*(out.Append(KEY, batch) for batch in refused), out.WriteEpochs(KEY, entries)]
+    )
+    assert [type(event) for event in caused] == [come.AppendFailed]
+    disk.trouble = None
+    assert files.carry_out_all([out.Append(KEY, _placed(0, 5))]) == []
+    assert files.end_of(KEY) == 1
+
+
+def _placed(offset: int, epoch: int) -> Batch:
+    """Return a batch of one record as a leader has sent it."""
+    data = encode_batch(offset, epoch, NOW_MS, [(None, b"v" * 100)], False)
+    return batch_of(parse_header(data), memoryview(data))
 
 
 def test_logs_of_other_brokers_are_removed(tmp_path: Path) -> None:

@@ -133,7 +133,8 @@ class RecordLogs:
         elif kind is data.RemoveLog:
             self.remove(host, effect.key)
         elif kind is data.WriteEpochs:
-            self._logs[host.id, effect.key].epochs = effect.entries
+            if effect.key not in disk_of_records(host).logs.full:
+                self._logs[host.id, effect.key].epochs = effect.entries
         elif kind is data.Truncate:
             removed = self._logs[host.id, effect.key].cut(effect.end_offset)
             for heard in self.on_cut:

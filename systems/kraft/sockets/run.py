@@ -39,7 +39,7 @@ MOST_SAID: Final = 5
 
 EXPECTED: Final = (
     "listens on",
-    "DUPLICATE_BROKER_REGISTRATION",
+    "the controller refuses this broker (starting)",
     "no answer from the others within",
     "a Produce with acks 0 failed",
 )
