@@ -68,6 +68,21 @@ def test_a_wrong_cut_is_found(planted: Any, epoch: int, monkeypatch: pytest.Monk
     assert f"for a leader with epoch {epoch}" in found[0]
 
 
+def test_a_follower_without_the_epoch_of_its_leader_cuts_at_its_own_end_of_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R55: its own log has no such epoch between others, so one is invented."""
+
+    def planted(replica: Replica, epoch: int, end: int) -> int:
+        own_end, own_epoch = replica.log.end_offset_for_epoch(epoch)
+        return min(own_end if own_epoch == epoch else replica.log.end_offset, end)
+
+    monkeypatch.setattr(responses, "_truncation_offset", planted)
+    found = list(judge(follower(1, 1)))
+    assert found
+    assert "would cut its log at 3, not at 2" in found[-1]
+
+
 def test_followers_are_judged_when_they_learn_of_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     replica, failures = follower(1, 1, 3, 3), Failures()
     assert isinstance(replica.state, Follower)

@@ -2,7 +2,8 @@
 
 Logs of a run diverge in few ways: a follower seldom lacks an epoch of its leader, or has a log
 shorter than the end that its leader names. So a copy of a follower gets invented answers, about
-epochs that its log has and about those between them. As after a start, it knows of no commit but
+epochs that its log has and about those between them; and one about an epoch that it lacks, right
+before its last records. As after a start, it knows of no commit but
 that of its latest snapshot. Compiled followers cannot be copied.
 """
 
@@ -24,6 +25,7 @@ from kraftwreck.nodes.consensus.kraft.messages import (
 from kraftwreck.nodes.consensus.kraft.replica import Replica
 from kraftwreck.nodes.consensus.kraft.responses import handle_response
 from kraftwreck.nodes.consensus.kraft.states import NEVER, Follower
+from kraftwreck.nodes.log.batch import encode_batch, parse_header
 from kraftwreck.nodes.node import Node
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
@@ -73,15 +75,28 @@ class DivergenceRehearsal:
 def judge(replica: Replica) -> Iterator[str]:
     """Yield how copies of a follower cut their logs wrongly."""
     for answer in answers(replica):
-        copy = deepcopy(replica)
-        if not _told(copy, answer):
-            continue
-        end = copy.log.end_offset
-        if end != answer.cut:
-            yield (
-                f"with records up to {replica.log.end_offset} would cut its log at {end}, not at"
-                f" {answer.cut}, for a leader with epoch {answer.epoch} up to {answer.end}"
-            )
+        yield from _misjudged(deepcopy(replica), answer)
+    later, end = deepcopy(replica), replica.log.end_offset
+    _skip_an_epoch(later)
+    yield from _misjudged(later, Answer(later.epoch - 1, end + 1, end))
+
+
+def _misjudged(copy: Replica, answer: Answer) -> Iterator[str]:
+    """Yield how ``copy`` cuts its log wrongly after ``answer``."""
+    before = copy.log.end_offset
+    if _told(copy, answer) and copy.log.end_offset != answer.cut:
+        yield (
+            f"with records up to {before} would cut its log at {copy.log.end_offset}, not at"
+            f" {answer.cut}, for a leader with epoch {answer.epoch} up to {answer.end}"
+        )
+
+
+def _skip_an_epoch(copy: Replica) -> None:
+    """Let the log of ``copy`` have records of an epoch after one that it lacks."""
+    copy.epoch = max(copy.epoch, copy.log.last_epoch) + 2
+    for _ in range(BEYOND):
+        batch = encode_batch(copy.log.end_offset, copy.epoch, 0, [(None, b"")], control=False)
+        copy.log.append(batch, parse_header(batch))
 
 
 def answers(replica: Replica) -> Iterator[Answer]:

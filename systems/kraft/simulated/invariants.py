@@ -77,6 +77,7 @@ from kraftwreck.systems.kraft.simulated.lookup_rehearsal import LookupRehearsal
 from kraftwreck.systems.kraft.simulated.mark_watch import MarkWatch
 from kraftwreck.systems.kraft.simulated.metadata_crashes import MetadataCrashes
 from kraftwreck.systems.kraft.simulated.opening_watch import OpeningWatch
+from kraftwreck.systems.kraft.simulated.other_disk_rehearsal import OtherDiskRehearsal
 from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
 from kraftwreck.systems.kraft.simulated.probe_rehearsal import ProbeRehearsal
@@ -136,6 +137,7 @@ _JUDGES: Final[tuple[Callable[[World, Failures], object], ...]] = (
     InventedFetches,
     LeaveWatch,
     MetadataCrashes,
+    OtherDiskRehearsal,
     ProbeRehearsal,
     RegistrationWatch,
     SessionWatch,
