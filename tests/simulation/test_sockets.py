@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.nodes.replication.sessions import Session
 from kraftwreck.nodes.server import calls, connection, outgoing, peers, replica_link
 from kraftwreck.nodes.server.shell import Shell
 from kraftwreck.simulation.instant_loop import InstantLoop, StuckError
@@ -110,6 +111,20 @@ def open_files(patch: Patch) -> str:
     return "still open"
 
 
+def no_turns(patch: Patch) -> str:
+    """The first partition with records keeps its place in a fetch session."""
+    news = Session.news
+
+    def kept(self: Session, parts: Any, *, full: bool) -> Any:
+        order = list(self.parts)
+        told = news(self, parts, full=full)
+        self.parts = {key: self.parts[key] for key in order}
+        return told
+
+    patch.setattr(Session, "news", kept)
+    return "have left partition"
+
+
 def no_timer(patch: Patch) -> str:
     """A process forgets to wait for its next tick."""
     patch.setattr(Shell, "_tick", lambda self, deadline: None)
@@ -125,6 +140,7 @@ def no_timer(patch: Patch) -> str:
         connection_of_a_forgotten_request,
         not_resumed,
         open_files,
+        no_turns,
         no_timer,
     ],
     ids=lambda bug: bug.__name__,

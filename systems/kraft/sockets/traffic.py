@@ -31,7 +31,7 @@ BY_ID: Final = {"Produce": 13, "Fetch": 13}
 """The first versions that name topics by id."""
 SESSIONS: Final = 7
 """The first version of Fetch that has sessions."""
-MOST_STARVED: Final = 12
+MOST_TURNS: Final = PARTITIONS
 """Answers of a session in a row that may leave out a partition whose records wait."""
 SMALL, LARGE = 200, 300_000
 _BATCH: Final = 12
@@ -230,7 +230,7 @@ class Traffic:
         """Fetch in one session until an error, or for a while. Raises LostError."""
         version = self.version("Fetch")
         session, epoch, known = 0, 0 if version >= SESSIONS else -1, dict[int, int]()
-        starved = dict.fromkeys(led, 0)
+        ends, waits = dict.fromkeys(led, 0), dict.fromkeys(led, 0)
         for _ in range(self._dice.randint(5, 40)):
             if not self.runs:
                 return
@@ -249,38 +249,54 @@ class Traffic:
             body = await self.answered(client, "Fetch", answer, WAIT_S)
             if body.get("error_code", errors.NONE) != errors.NONE:
                 return
-            if not self._took(body, positions, starved):
+            served = self._took(body, positions, ends)
+            if served is None:
                 return
             if version >= SESSIONS:
                 session, epoch = body["session_id"], epoch + 1
+                self._take_turns(served, positions, ends, waits)
             if epoch > 0 and session == 0:
                 return
 
-    def _took(self, body: Body, positions: dict[int, int], starved: dict[int, int]) -> bool:
-        """Take in the records of an answer; return whether all partitions can be read on."""
-        more = set[int]()
+    def _take_turns(
+        self,
+        served: set[int],
+        positions: dict[int, int],
+        ends: dict[int, int],
+        waits: dict[int, int],
+    ) -> None:
+        """Judge an answer of a session with records of ``served``: partitions take turns.
+
+        ``waits`` has how many answers in a row had records of the others only.
+        """
+        for number in waits:
+            waited = number not in served and bool(served) and ends[number] > positions[number]
+            waits[number] = waits[number] + 1 if waited else 0
+            if waits[number] > MOST_TURNS:
+                self.wrong(f"{waits[number]} answers of a session have left partition {number} out")
+
+    def _took(self, body: Body, positions: dict[int, int], ends: dict[int, int]) -> set[int] | None:
+        """Take in the records of an answer; return their partitions, None for an error.
+
+        ``ends`` are the high watermarks that answers have named.
+        """
+        served = set[int]()
         for topic in body["responses"]:
             for part in topic["partitions"]:
                 number = part["partition_index"]
                 if part["error_code"] != errors.NONE:
-                    return False
-                begin = positions[number]
+                    return None
+                ends[number] = part["high_watermark"]
                 for offset, record in self.records(part["records"] or b""):
                     if offset != positions[number]:
                         self.wrong(f"a fetch at {positions[number]} got offset {offset}")
-                        return False
+                        return None
                     known = self.read.setdefault((number, offset), record)
                     if known != record:
                         self.wrong(f"offset {offset} was record {known}, and then {record}")
                     positions[number] = offset + 1
-                if positions[number] == begin and part["high_watermark"] > begin:
-                    more.add(number)
-        for number in starved:
-            starved[number] = starved[number] + 1 if number in more else 0
-            if starved[number] > MOST_STARVED:
-                self.wrong(f"{starved[number]} answers had no records of partition {number}")
-                return False
-        return True
+                    served.add(number)
+        return served
 
     def records(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Yield (offset, number) of the records in whole batches of an answer."""
