@@ -75,6 +75,7 @@ INTERPRETED: Final = {
     "systems/kraft/simulated/knobs.py": "a msgspec.Struct whose base is a struct of ours",
     "systems/kraft/simulated/simulator.py": "it holds classes that are not compiled",
     "nodes/log/lock.py": "an error derived from one that is built in",
+    "simulation/instant_loop.py": "a loop derived from that of asyncio",
     "simulation/fence.py": "an error derived from one that is built in",
 }
 """Modules that stay interpreted, and why."""

@@ -7,7 +7,6 @@ way of a frame up to the disk. Time is virtual; fsync is left out.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +29,6 @@ from kraftwreck.nodes.consensus.effects import (
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.effects import NodeEffect
 from kraftwreck.nodes.log.format import format_directory
-from kraftwreck.nodes.log.media import File, Media
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.nodes.protocol.apis import (
@@ -48,6 +46,7 @@ from kraftwreck.nodes.server.quorum_requests import api_of, request_to_body
 from kraftwreck.nodes.server.quorum_responses import response_from_body
 from kraftwreck.nodes.server.shapes import ShapeError
 from kraftwreck.nodes.server.storage import Storage
+from kraftwreck.simulation.unsynced import UnsyncedMedia
 
 CLUSTER_ID: Final = "frames"
 IDS: Final = (1, 2, 3)
@@ -57,19 +56,6 @@ Body = dict[str, Any]
 
 class DeathError(AssertionError):
     """A node ended, or one of its handlers failed."""
-
-
-class _QuickFile(File):
-    def fsync(self) -> None:
-        """Nothing is lost here."""
-
-
-class _QuickMedia(Media):
-    def open(self, path: Path, *, fresh: bool = False) -> File:
-        return _QuickFile(path, os.O_CREAT | (os.O_TRUNC if fresh else 0))
-
-    def fsync_directory(self, directory: Path) -> None:
-        """Nothing is lost here."""
 
 
 class _Wire(asyncio.Transport):
@@ -107,7 +93,7 @@ class Process:
         self.node_id = node_id
         meta = format_directory(directory, CLUSTER_ID, node_id)
         self.directory_id = meta.directory_id
-        self.storage = Storage(directory, media=_QuickMedia())
+        self.storage = Storage(directory, media=UnsyncedMedia())
         voters = {i: Endpoint(f"n{i}", 9093) for i in IDS}
         config = NodeConfig(
             node_id,

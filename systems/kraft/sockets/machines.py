@@ -12,11 +12,11 @@ from typing import Any, Final, cast
 
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.log.format import format_directory
-from kraftwreck.nodes.log.media import File, Media
 from kraftwreck.nodes.log.uuids import draw_uuid
 from kraftwreck.nodes.server.addresses import BROKER, CONTROLLER
 from kraftwreck.nodes.server.properties import ServerConfig, server_config
 from kraftwreck.nodes.server.serving import Machine, serve
+from kraftwreck.simulation.unsynced import UnsyncedMedia
 from kraftwreck.systems.kraft.sockets.network import Network, Port
 
 CLUSTER: Final = "sockets"
@@ -31,22 +31,6 @@ WALL_S: Final = 1_700_000_000
 def host_of(node_id: int) -> str:
     """Return the host of a node."""
     return f"10.0.0.{node_id}"
-
-
-class _QuickFile(File):
-    def fsync(self) -> None:
-        """Nothing is lost here: no machine loses its power."""
-
-
-class _QuickMedia(Media):
-    def open(self, path: Path, *, fresh: bool = False) -> File:
-        return _QuickFile(path, 0o100 | (0o1000 if fresh else 0))
-
-    def fsync(self, path: Path) -> None:
-        """See :class:`_QuickFile`."""
-
-    def fsync_directory(self, directory: Path) -> None:
-        """See :class:`_QuickFile`."""
 
 
 class _Thread(Executor):
@@ -106,7 +90,7 @@ class Machines:
         for node_id in IDS:
             config = server_config(_properties(node_id, voters, directory / f"n{node_id}", seed))
             meta = format_directory(
-                config.log_dir, CLUSTER, node_id, self._uuid(), media=_QuickMedia()
+                config.log_dir, CLUSTER, node_id, self._uuid(), media=UnsyncedMedia()
             )
             self._configs[node_id] = config, meta.directory_id
 
@@ -130,7 +114,7 @@ class Machines:
             wall_us=lambda: WALL_S * 1_000_000 + network.micros(),
             random_uuid=self._uuid,
             thread=lambda: _Thread(network),
-            media=_QuickMedia(),
+            media=UnsyncedMedia(),
         )
         task = network.create_task(serve(config, directory_id, ports, machine))
         self._tasks[node_id] = task
