@@ -30,6 +30,7 @@ def leader_and_fetch(*, dynamic: bool = True) -> tuple[Replica, FetchRequest]:
     cluster.elect()
     cluster.run(1000)
     leader = cluster.leader()
+    assert leader is not None
     voter = next(each for each in cluster.replicas.values() if each is not leader)
     fetch = FetchRequest(
         None,
