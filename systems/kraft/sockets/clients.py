@@ -19,10 +19,6 @@ class LostError(Exception):
     """The connection ended before the answer."""
 
 
-class WrongError(Exception):
-    """An answer that no broker may give, in one line."""
-
-
 class Client(asyncio.Protocol):
     """One connection. Answers must come whole, and in the order of the requests.
 
@@ -50,11 +46,6 @@ class Client(asyncio.Protocol):
         except (OSError, TimeoutError) as error:
             raise LostError(str(error)) from error
         return cast(Client, client)
-
-    @property
-    def open_requests(self) -> int:
-        """How many requests have no answer yet."""
-        return len(self._waiting)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -105,12 +96,9 @@ class Client(asyncio.Protocol):
 
     def send_unanswered(self, api: str, version: int, body: Body) -> None:
         """Send a request that gets no answer: a Produce with acks 0."""
-        _, answer = self._framed(api, version, body)
-        if self._waiting:
-            frame = self._frame_of(api, version, self._waiting.pop()[2], body)
-            if self._transport is not None:
-                self._transport.write(frame)
-        answer.cancel()
+        frame = self._frame(api, version, self._number(), body)
+        if self._transport is not None and not self.lost:
+            self._transport.write(frame)
 
     async def send_in_drops(self, network: Network, api: str, version: int, body: Body) -> Body:
         """Send a request a few bytes at a time; return its answer. Raises LostError."""
@@ -139,15 +127,20 @@ class Client(asyncio.Protocol):
             self._transport.abort()
 
     def _framed(self, api: str, version: int, body: Body) -> tuple[bytes, asyncio.Future[Body]]:
-        correlation, self._next = self._next, self._next + 1
+        correlation = self._number()
         answer: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
         if self.lost:
             answer.set_exception(LostError("the connection has ended"))
             answer.exception()
         else:
             self._waiting.append((api, version, correlation, answer))
-        return self._frame_of(api, version, correlation, body), answer
+        return self._frame(api, version, correlation, body), answer
 
-    def _frame_of(self, api: str, version: int, correlation: int, body: Body) -> bytes:
+    def _number(self) -> int:
+        """Return the number of a new request."""
+        correlation, self._next = self._next, self._next + 1
+        return correlation
+
+    def _frame(self, api: str, version: int, correlation: int, body: Body) -> bytes:
         frame = encode_request(api, version, correlation, "socket-client", body)
         return len(frame).to_bytes(_SIZE, "big") + frame

@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -201,21 +201,26 @@ class SocketRun:
     async def _produce_last(self) -> None:
         """Each partition must take records now. Raises _OverError."""
         for partition in range(PARTITIONS):
-            limit = self._network.time() + SERVES_S
-            while not await self._takes(partition):
-                if self._network.time() > limit:
-                    self._wrong(f"partition {partition} takes no records after the heal")
-                    raise _OverError
-                await asyncio.sleep(LOOK_S)
+            takes = partial(self._takes, partition)
+            await self._at_last(takes, f"partition {partition} takes no records after the heal")
+
+    async def _at_last(self, attempt: Callable[[], Awaitable[bool]], otherwise: str) -> None:
+        """Repeat ``attempt`` until it succeeds; after a while ``otherwise`` is wrong.
+
+        Raises _OverError.
+        """
+        limit = self._network.time() + SERVES_S
+        while not await attempt():
+            if self._network.time() > limit:
+                self._wrong(otherwise)
+                raise _OverError
+            await asyncio.sleep(LOOK_S)
 
     async def _takes(self, partition: int) -> bool:
         """Send a few records; return whether all replicas have them."""
         traffic = self.traffic
         try:
-            leader = (await traffic.leaders()).get(partition)
-            if leader is None:
-                return False
-            client = await traffic.connect(leader)
+            client = await traffic.at_leader(partition)
             sent = []
             for _ in range(LAST_RECORDS):
                 number, version, body = traffic.batch(partition, ALL)
@@ -233,12 +238,8 @@ class SocketRun:
         """Read all partitions, and compare them with what was acknowledged and read before."""
         found: dict[tuple[int, int], int] = {}
         for partition in range(PARTITIONS):
-            limit = self._network.time() + SERVES_S
-            while not await self._reads(partition, found):
-                if self._network.time() > limit:
-                    self._wrong(f"partition {partition} cannot be read after the heal")
-                    raise _OverError
-                await asyncio.sleep(LOOK_S)
+            reads = partial(self._reads, partition, found)
+            await self._at_last(reads, f"partition {partition} cannot be read after the heal")
         for number, place in sorted(self.traffic.acknowledged.items()):
             if found.get(place) != number:
                 at = found.get(place)
@@ -251,10 +252,7 @@ class SocketRun:
         """Read a partition to its end; return whether its leader has let us."""
         traffic = self.traffic
         try:
-            leader = (await traffic.leaders()).get(partition)
-            if leader is None:
-                return False
-            client = await traffic.connect(leader)
+            client = await traffic.at_leader(partition)
             position = 0
             while True:
                 most = self._dice.choice((1, 5_000, 1_000_000))

@@ -58,10 +58,6 @@ class Traffic:
 
     # --- requests -----------------------------------------------------------------------------
 
-    async def ask(self, client: Client, api: str, body: Body, wait_s: float = 0.0) -> Body:
-        """Return the answer at a version drawn. Raises LostError; after a wrong one, too."""
-        return await self.answered(client, api, self.begin(client, api, body), wait_s)
-
     def begin(self, client: Client, api: str, body: Body) -> asyncio.Future[Body]:
         """Send a request at a version drawn."""
         return client.send(api, self.version(api), body)
@@ -120,6 +116,14 @@ class Traffic:
                     if part["leader_id"] >= 0
                 }
         return {}
+
+    async def at_leader(self, partition: int) -> Client:
+        """Return a connection to the leader of a partition. Raises LostError, also if there is
+        none."""
+        leader = (await self.leaders()).get(partition)
+        if leader is None:
+            raise LostError(f"partition {partition} has no leader")
+        return await self.connect(leader)
 
     @property
     def runs(self) -> bool:
@@ -344,7 +348,7 @@ class Traffic:
     # --- others -------------------------------------------------------------------------------
 
     async def pipeline(self) -> None:
-        """Send many requests at once, a Fetch among them; and one in small pieces."""
+        """Send many requests at once, seldom a Fetch behind them; and one in small pieces."""
         while self.runs:
             await self.rest(1.0)
             try:
