@@ -23,6 +23,10 @@ def test_processes_over_sockets_serve_recover_and_stop() -> None:
     assert [failures_over_sockets(seed) for seed in (11, 12)] == [[], []]
 
 
+def test_a_stop_of_all_nodes_that_the_last_controllers_do_not_answer_is_in_order() -> None:
+    assert failures_over_sockets(8700005) == []
+
+
 def test_a_run_depends_on_its_seed_only(tmp_path: Path) -> None:
     seen = []
     for number in range(2):

@@ -39,7 +39,7 @@ MOST_SAID: Final = 5
 
 EXPECTED: Final = (
     "listens on",
-    "the controller refuses this broker (starting)",
+    "the controller refuses this broker",
     "no answer from the others within",
     "a Produce with acks 0 failed",
 )
