@@ -370,6 +370,7 @@ class Controller:
             raise ValueError(f"{len(outcome.records)} records do not fit one batch")
         if outcome.kraft_version is not None:
             self._quorum.upgrade_kraft_version(outcome.kraft_version)
+            waiting.writes = True
         if outcome.records:
             waiting.offset = self._append_all(outcome.records, now, waiting)
         if outcome.appended is not None:

@@ -129,7 +129,11 @@ class LogDirectory:
         self._write_if_room(HIGH_WATERMARKS, self.high_watermarks)
 
     def close(self) -> None:
-        """Write the recovery points of logs that were made durable up to their ends."""
+        """Write the recovery points of logs that were made durable up to their ends.
+
+        And the high watermarks, whose last write may not have begun yet.
+        """
+        self.write_high_watermarks()
         self._write(RECOVERY_POINTS, self.recovery_points)
 
     def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:

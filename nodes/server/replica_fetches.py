@@ -125,7 +125,8 @@ class ReplicaFetches:
         if body is not None and body["error_code"] == NONE:
             parts = []
             for topic in body["responses"]:
-                topic_id = topic.get("topic_id") or self._topics.id_of(topic["topic"])
+                name = topic["topic"]  # Up to version 12; empty where topics have ids.
+                topic_id = self._topics.id_of(name) if name else topic["topic_id"]
                 if topic_id is not None:
                     parts += [_part(topic_id, each) for each in topic["partitions"]]
         answer = None if parts is None else tuple(parts)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections import ChainMap
+from collections.abc import Iterable, MutableMapping
 from typing import Any, Final
 
 Command = dict[str, Any]
@@ -30,33 +31,18 @@ class Store:
         self.values: dict[str, Any] = {}
 
     def apply(self, offset: int, record: bytes) -> dict[str, Any]:
-        """Apply a committed command and return its answer: ``ok``, and ``value`` of a ``txn``."""
-        command = json.loads(record)
-        key = str(command.get("key"))
-        match command["do"]:
-            case "write":
-                self.values[key] = command["value"]
-            case "cas":
-                if self.values.get(key) != command["old"]:
-                    return {"ok": False, "error": "another value"}
-                self.values[key] = command["new"]
-            case "add":
-                before = self.read(key)
-                new = command["value"]
-                self.values[key] = before + new if key in _SUMS else [*(before or ()), new]
-            case "txn":
-                return {"ok": True, "value": [self._part(*part) for part in command["ops"]]}
-        return {"ok": True}
+        """Apply a committed command and return its answer: ``ok``, and ``value`` of a ``txn``.
 
-    def _part(self, kind: str, key: Any, value: Any) -> list[Any]:
-        name = str(key)
-        if kind == "append":
-            self.values[name] = [*self.values.get(name, ()), value]
-        elif kind == "w":
-            self.values[name] = value
-        else:
-            value = self.values.get(name)
-        return [kind, key, value]
+        A command that lacks a field, or does not fit the present values, changes nothing.
+        """
+        command = json.loads(record)
+        changes = ChainMap[str, Any]({}, self.values)
+        try:
+            answer = _carried_out(command, changes)
+        except (KeyError, TypeError, ValueError):
+            return {"ok": False, "error": f"cannot carry out this {command['do']}"}
+        self.values.update(changes.maps[0])
+        return answer
 
     def read(self, key: str) -> Any:
         """Return the value of ``key``; None, or 0 for a counter, if there is none."""
@@ -70,3 +56,33 @@ class Store:
     def restore(self, records: Iterable[bytes]) -> None:
         """Restore the state of a snapshot."""
         self.values = dict(json.loads(record) for record in records)
+
+
+def _carried_out(command: Command, values: MutableMapping[str, Any]) -> dict[str, Any]:
+    """Change ``values`` and return the answer. Raises KeyError, TypeError or ValueError."""
+    if command["do"] == "txn":
+        return {"ok": True, "value": [_part(values, *part) for part in command["ops"]]}
+    key = str(command["key"])
+    match command["do"]:
+        case "write":
+            values[key] = command["value"]
+        case "cas":
+            old, new = command["old"], command["new"]
+            if values.get(key) != old:
+                return {"ok": False, "error": "another value"}
+            values[key] = new
+        case "add":
+            new = command["value"]
+            values[key] = values.get(key, 0) + new if key in _SUMS else [*values.get(key, ()), new]
+    return {"ok": True}
+
+
+def _part(values: MutableMapping[str, Any], kind: str, key: Any, value: Any) -> list[Any]:
+    name = str(key)
+    if kind == "append":
+        values[name] = [*values.get(name, ()), value]
+    elif kind == "w":
+        values[name] = value
+    else:
+        value = values.get(name)
+    return [kind, key, value]

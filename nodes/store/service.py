@@ -51,7 +51,7 @@ class StoreService:
             if do == "read" and "key" in request:
                 key = str(request["key"])
                 self.consensus.barrier(lambda fresh: answer(self._read(key, fresh)))
-            elif do in COMMANDS:
+            elif isinstance(do, str) and do in COMMANDS:
                 self.consensus.propose([encode(request)], lambda told: answer(_answer(told)))
             else:
                 answer({"ok": False, "error": f"unknown request {do!r}"})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-NONE, BAD_CONFIG, BAD_REQUEST, REFUSED = 0, 40, 42, 95
+NONE, TIMED_OUT, BAD_CONFIG, BAD_REQUEST, REFUSED = 0, 7, 40, 42, 95
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 ELR, MV, KRAFT = "eligible.leader.replicas.version", "metadata.version", "kraft.version"
 COMMIT = "commit.mode.version"
@@ -175,6 +175,16 @@ def test_a_kraft_version_is_acknowledged_when_it_is_committed(rig: Any) -> None:
     assert not rig.answered(token)
     rig.commit()
     assert rig.answers[token]["error_code"] == NONE
+
+
+def test_a_kraft_version_that_loses_its_leader_may_have_been_changed(rig: Any) -> None:
+    rig.quorum.voters_fault = None
+    update = {"feature": KRAFT, "max_version_level": 1, "upgrade_type": UPGRADE}
+    token = rig.ask("UpdateFeatures", 2, {"feature_updates": [update]})
+    rig.wait(5)
+    rig.follow(2, 2)
+    rig.collect()
+    assert rig.answers[token]["error_code"] == TIMED_OUT
 
 
 def commit_broker(rig: Any) -> None:

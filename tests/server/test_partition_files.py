@@ -499,6 +499,18 @@ def test_other_records_where_a_log_was_cut_are_not_committed(
     assert reopened(tmp_path).high_watermark == expected
 
 
+def test_the_last_high_watermarks_are_on_the_disk_after_a_stop(
+    files: PartitionFiles, tmp_path: Path
+) -> None:
+    """Their write may still wait for the thread of the disk when the process stops."""
+    for offset in range(9):
+        append(files, offset)
+    files._elsewhere = lambda work, done: None
+    files.carry_out(out.WriteHighWatermarks({KEY: 8}))
+    files.close()
+    assert reopened(tmp_path, orderly=True).high_watermark == 8
+
+
 def test_other_records_where_a_log_has_lost_some_are_not_committed(
     files: PartitionFiles, tmp_path: Path
 ) -> None:

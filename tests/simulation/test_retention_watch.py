@@ -162,8 +162,8 @@ def test_a_segment_that_is_written_is_closed_once_it_is_too_old(
     leader = Leader(monkeypatch, Settings(retention_ms=limit_ms, retention_bytes=-1))
     leader.partition.leading = leading
     leader.extents[:] = [written]
-    assert leader.look(5) == leader.look(5) == []
-    assert leader.look(5) == leader.look(5) == broken
+    assert leader.look(5) == []
+    assert leader.step(leader.world.now + 1) == broken
 
 
 @pytest.mark.parametrize(
@@ -179,31 +179,29 @@ def test_a_closed_segment_goes_with_its_last_record(
 ) -> None:
     leader = Leader(monkeypatch, Settings(retention_ms=-1, retention_bytes=-1))
     leader.extents[:] = segments
-    for _ in range(2):
-        assert leader.look(start) == []
-    assert leader.look(start) == broken
+    assert leader.look(start) == []
+    assert leader.step(leader.world.now + 1) == broken
 
 
-@pytest.mark.parametrize("what", ["trouble", "process", "another", "full"])
-def test_a_segment_has_three_looks_of_one_process_to_go(what: str, monkeypatch: Patch) -> None:
+@pytest.mark.parametrize("what", ["trouble", "process", "closed", "another", "full"])
+def test_a_segment_need_not_go(what: str, monkeypatch: Patch) -> None:
+    """The disk has no room at the look, or the process has ended, or the look has closed it."""
     leader = Leader(monkeypatch, Settings(retention_ms=500, retention_bytes=-1))
     leader.extents[:] = [Extent(5, 6, 40, OLD)]
-    leader.look(5)
-    leader.look(5)
     if what == "trouble":
         leader.disk.trouble = object()
-        leader.look(5)
-        leader.disk.trouble = None
-    elif what == "process":
-        leader.host.node = leader.node()
-        leader.step(0)
-    elif what == "another":
-        leader.extents[:] = [Extent(5, 7, 60, OLD)]
-    else:
+    elif what == "full":
         leader.disk.logs.full.add(KEY)
-        leader.look(5)
-        leader.disk.logs.full.clear()
-    assert leader.look(5) == []
+    leader.look(5)
+    leader.disk.trouble = None
+    leader.disk.logs.full.clear()
+    if what == "process":
+        leader.host.node = leader.node()
+    elif what == "closed":
+        leader.extents.append(Extent(6, 6, 0, -1))
+    elif what == "another":
+        leader.extents[:] = [Extent(6, 7, 60, OLD)]
+    assert leader.step(leader.world.now + 1) == []
 
 
 @pytest.mark.parametrize("what", ["log", "lead", "full", "broker", "data", "node"])
@@ -264,6 +262,7 @@ def test_each_look_begins_the_time_again(monkeypatch: Patch) -> None:
     leader = Leader(monkeypatch)
     leader.step(LATE_US + 1)
     leader.look(3)
+    del leader.extents[0]
     leader.step(LATE_US + 1 + STEPS_US)
     assert leader.step(2 * LATE_US) == []
 
@@ -275,6 +274,7 @@ def test_brokers_look_every_five_minutes_by_default(
     leader = Leader(monkeypatch)
     leader.world.knobs.settings_of = lambda _: {}
     leader.look(3)
+    del leader.extents[0]
     noticed = 300_000_000 + STEPS_US + late_us
     leader.step(noticed)
     assert leader.step(noticed + STEPS_US) == broken

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.consensus.raft.config import RaftConfig
 from kraftwreck.nodes.consensus.raft.core import RaftCore
@@ -40,6 +42,30 @@ def test_a_transaction_reads_its_own_writes() -> None:
     assert read == [["r", 0, None], ["append", 0, 1], ["r", 0, [1]], ["w", 1, 9], ["r", 1, 9]]
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        {"do": "write", "key": "x"},
+        {"do": "write", "value": 1},
+        {"do": "cas", "key": "x", "old": None},
+        {"do": "add", "key": "counter", "value": "a"},
+        {"do": "add", "key": "number", "value": 1},
+        {"do": "txn"},
+        {"do": "txn", "ops": 5},
+        {"do": "txn", "ops": [["w", "x", 1], ["r"]]},
+        {"do": "txn", "ops": [["w", "x", 1], ["append", "number", 2]]},
+    ],
+    ids=str,
+)
+def test_a_command_that_cannot_be_carried_out_changes_nothing(command: dict[str, Any]) -> None:
+    """It is committed by then: each member must survive it, and each restart."""
+    store = Store()
+    applied(store, do="write", key="number", value=7)
+    answer = applied(store, **command)
+    assert answer == {"ok": False, "error": f"cannot carry out this {command['do']}"}
+    assert store.values == {"number": 7}
+
+
 def test_a_snapshot_restores_the_same_state() -> None:
     store, other = Store(), Store()
     applied(store, do="write", key=1, value="a")
@@ -68,7 +94,8 @@ def test_a_follower_names_the_leader_as_far_as_known() -> None:
     assert answers == [{"ok": False, "error": NOT_LEADER, "leader": -1, "host": None}]
 
 
-def test_an_unknown_request_is_refused() -> None:
+@pytest.mark.parametrize("do", ["dance", [], None])
+def test_an_unknown_request_is_refused(do: Any) -> None:
     answers = list[dict[str, Any]]()
-    member().ask({"do": "dance"}, answers.append, 0)
-    assert answers == [{"ok": False, "error": "unknown request 'dance'"}]
+    member().ask({"do": do}, answers.append, 0)
+    assert answers == [{"ok": False, "error": f"unknown request {do!r}"}]

@@ -51,7 +51,8 @@ class Tail:
             return None
         start = positions[first]
         end = positions[stop] if stop < len(positions) else length
-        if start + most_bytes < end:
+        if start + most_bytes < end:  # A client may also name a negative number.
             after_first = positions[first + 1] if first + 1 < len(positions) else length
-            end = max(positions[bisect_right(positions, start + most_bytes) - 1], after_first)
+            whole = bisect_right(positions, start + max(most_bytes, 0)) - 1
+            end = max(positions[whole], after_first)
         return start, end

@@ -259,6 +259,19 @@ class Invariants:
         for each in wrong:
             self._fail("F34", each)
 
+    @rule(
+        "F35",
+        "UnderstandsItsPeers",
+        "A process sends its requests in versions that the peer has named, and takes each answer "
+        "as it was sent, or as none: an answer with errors, in an old version, damaged, cut or "
+        "late. It waits no longer than the time of the request.",
+        simulated=True,
+    )
+    def with_scripted_peers(self, wrong: Iterable[str]) -> None:
+        """Take in what was wrong in requests to scripted peers before this run."""
+        for each in wrong:
+            self._fail("F35", each)
+
     def _fail(self, kind: str, explanation: str, *events: TraceEvent) -> None:
         self.failures.add(kind, self._world.now, explanation, *events)
 

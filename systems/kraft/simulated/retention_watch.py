@@ -2,9 +2,9 @@
 
 Each broker looks at its logs every ``log.retention.check.interval.ms``. Then full segments that are
 committed go, from the first one on: while they are older than ``retention.ms``, or while all others
-together still have ``retention.bytes``. The segment that is written is one of these others. It is
-closed once all of it is too old, and the next look deletes it, or the segments below the log's
-start that it was written after.
+together still have ``retention.bytes``. The segment that is written is one of these others. The
+look that finds all of it too old closes it, and the next one deletes it. A look also removes closed
+segments below the log's start.
 """
 
 from __future__ import annotations
@@ -27,17 +27,25 @@ from kraftwreck.systems.kraft.simulated.data_disk import DataDisk
 from kraftwreck.systems.kraft.simulated.record_logs import disk_of_records, name_of
 
 INTERVAL: Final = "retention_check_interval_ms"
-LOOKS: Final = 3
-"""Looks at a segment in a row after which it must have gone: a disk may be full in between."""
 
 
 class _Stale(NamedTuple):
-    """A segment that is too old although it is ``written``, or that was deleted."""
+    """A segment that a look closes because it is ``written`` and too old, or removes because it was
+    deleted."""
 
     key: PartitionKey
     base: int
     end: int
     written: bool
+
+
+class _Look(NamedTuple):
+    """A look of a process at ``wall_ms``, and what it closes or removes."""
+
+    node: object
+    core: Replicas
+    wall_ms: int
+    stale: list[_Stale]
 
 
 @dataclass(slots=True)
@@ -64,11 +72,12 @@ class RetentionWatch:
         self._world = world
         self._failures = failures
         self._processes: dict[int, _Process] = {}
-        self._stale: dict[int, tuple[object, dict[_Stale, int]]] = {}
-        """By host: its process, and how many looks in a row have seen segments that were to go."""
+        self._looks: dict[int, _Look] = {}
+        """The last step of each host, if it was a look."""
         world.on_step.append(self._on_step)
 
     def _on_step(self, host: Host, event: Any) -> None:
+        self._judge_stale(host)
         known = self._processes.get(host.id)
         if known is None or known.node is not host.node:
             known = self._processes[host.id] = self._begun(host)
@@ -112,7 +121,13 @@ class RetentionWatch:
     def _looked(self, host: Host, core: Replicas) -> None:
         """D11: after a look, each leader's log begins as late as the limits of its topic allow."""
         disk, wall_ms = disk_of_records(host), host.clock.wall(self._world.now) // 1000
-        self._judge_stale(host, core, disk, wall_ms)
+        if disk.trouble is None:
+            stale = [
+                each
+                for partition in core.partitions.values()
+                for each in _stale(partition, _segments(disk, partition), wall_ms)
+            ]
+            self._looks[host.id] = _Look(host.node, core, wall_ms, stale)
         for partition in core.partitions.values():
             settings, log = partition.settings, partition.log
             if log is None or not partition.leading or not _is_limited(settings):
@@ -127,29 +142,26 @@ class RetentionWatch:
                     f" retention.ms={settings.retention_ms}",
                 )
 
-    def _judge_stale(self, host: Host, core: Replicas, disk: DataDisk, wall_ms: int) -> None:
-        """D11: no replica still writes a segment that is too old, or keeps a deleted one."""
-        process, before = self._stale.get(host.id, (None, {}))
-        before = before if process is host.node else {}
-        seen: dict[_Stale, int] = {}
-        if disk.trouble is None:
-            for partition in core.partitions.values():
-                for stale in _stale(partition, _segments(disk, partition), wall_ms):
-                    seen[stale] = before.get(stale, 0) + 1
-        self._stale[host.id] = host.node, seen
-        for stale, looks in seen.items():
-            if looks == LOOKS:
-                what = "writes" if stale.written else "has deleted, and still has,"
-                self._failures.add(
-                    "D11",
-                    self._world.now,
-                    f"{host.name} {what} the segment {stale.base} of {name_of(stale.key)}, which"
-                    f" ends at {stale.end}, after {LOOKS} looks for old records",
-                )
+    def _judge_stale(self, host: Host) -> None:
+        """D11: the step of a look closes what is too old, and removes what was deleted."""
+        look = self._looks.pop(host.id, None)
+        if look is None or look.node is not host.node:
+            return
+        disk = disk_of_records(host)
+        for partition in look.core.partitions.values():
+            for stale in _stale(partition, _segments(disk, partition), look.wall_ms):
+                if stale in look.stale:
+                    what = "writes" if stale.written else "has deleted, and still has,"
+                    self._failures.add(
+                        "D11",
+                        self._world.now,
+                        f"{host.name} {what} the segment {stale.base} of {name_of(stale.key)},"
+                        f" which ends at {stale.end}, after a look for old records",
+                    )
 
 
 def _stale(partition: Partition, segments: Sequence[Extent], wall_ms: int) -> Iterator[_Stale]:
-    """Yield the segments that are closed or deleted by the next look."""
+    """Yield the segments that a look closes or removes."""
     log, age_ms = partition.log, partition.settings.retention_ms
     if log is None or not segments:
         return

@@ -35,6 +35,7 @@ from kraftwreck.systems.kraft.simulated.knobs import Knobs, draw_knobs
 from kraftwreck.systems.kraft.simulated.shells import Shells
 from kraftwreck.systems.kraft.simulated.stray_removals import StrayRemovals
 from kraftwreck.systems.kraft.simulated.upgrade import Upgrade
+from kraftwreck.systems.kraft.sockets.asked import failures_with_scripted_peers
 from kraftwreck.systems.kraft.sockets.run import failures_over_sockets
 from kraftwreck.systems.kraft.workloads.log_client import PREFIX, key_of
 
@@ -65,12 +66,12 @@ def simulate(
     seed = options.seed
     knobs = knobs or drawn(options)
     limit = int(options.time_limit_s * SECOND)
-    over_sockets = failures_over_sockets(seed) if knobs.sockets else []
+    before = _over_sockets(seed) if knobs.sockets else ([], [])
     cluster = SimulatedCluster(options.node_names, seed, knobs)
     names = cluster.names
     with fence():
         world = _world(cluster, seed, limit)
-        watch = _watched(cluster, world, over_sockets)
+        watch = _watched(cluster, world, before)
         capture = listen(world)
         faults = SimulatedFaults(world, cluster)
         if knobs.upgrade:
@@ -116,13 +117,21 @@ def simulate(
     )
 
 
-def _watched(cluster: SimulatedCluster, world: World, over_sockets: Sequence[str]) -> Invariants:
-    """Give every host its disk, and watch the world from then on. ``over_sockets`` was wrong in the
-    run over sockets."""
+def _over_sockets(seed: int) -> tuple[list[str], list[str]]:
+    """Return what is wrong in whole processes, and in one that asks scripted peers."""
+    return failures_over_sockets(seed), failures_with_scripted_peers(seed)
+
+
+def _watched(
+    cluster: SimulatedCluster, world: World, before: tuple[list[str], list[str]]
+) -> Invariants:
+    """Give every host its disk, and watch the world from then on. Over sockets there were the
+    failures ``before``."""
     cluster.format_all(world)
     fetch_timeout_ms = cluster.knobs.node.get("fetch_timeout_ms", 2000)
     watch = Invariants(world, fetch_timeout_ms, cluster.configured_voters)
-    watch.over_sockets(over_sockets)
+    watch.over_sockets(before[0])
+    watch.with_scripted_peers(before[1])
     return watch
 
 

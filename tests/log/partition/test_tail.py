@@ -21,7 +21,7 @@ def test_an_extent_is_that_of_a_walk(sizes: list[tuple[int, int]], data: st.Data
         offset, position = offset + count, position + size
     start = data.draw(st.integers(5, offset))
     limit = data.draw(st.integers(start, offset))
-    most = data.draw(st.integers(0, 1000))
+    most = data.draw(st.integers(-1000, 1000))
     wanted = None
     for base, end, at, to in batches:
         if end <= start or end > limit or (wanted is not None and to - wanted[0] > most):
