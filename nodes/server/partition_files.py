@@ -516,6 +516,8 @@ class PartitionFiles:
 
     def _delete(self, key: PartitionKey, start_offset: int) -> None:
         replica = self._replicas[key]
+        if key in self.full:  # The core had batches up to there, for which there was no room.
+            start_offset = min(start_offset, replica.log.end_offset)
         # The checkpoint first: a log that begins later than it says is correct, and one that begins
         # earlier again would show deleted records.
         self._directory.set_log_start(replica.name, start_offset)

@@ -525,6 +525,18 @@ def test_a_leader_whose_first_batch_has_no_room_still_knows_its_epoch() -> None:
     assert (older.error, older.diverging) == (errors.NONE, None)
 
 
+def test_an_empty_log_that_begins_inside_of_a_batch_without_room_begins_before_it() -> None:
+    """The batch is appended and deleted up to the leader's log start in one step."""
+    broker, fetch = begins_inside_of_a_batch()
+    part = come.FetchedPart(KEY, errors.NONE, 44, 41, (batch(1, count=4).placed(40, 3),))
+    effects = broker.step(come.FetchAnswered(fetch.correlation, (part,)))
+    assert only(effects, out.DeleteUpTo).start_offset == 41
+    broker.step(come.AppendFailed(KEY, 40))
+    log = broker.core.partitions[KEY].log
+    assert log is not None
+    assert (log.start, log.end) == (40, 40)
+
+
 def test_a_follower_without_room_fetches_the_same_batch_later() -> None:
     broker = Broker(leader=2)
     fetch = only(broker.opened, out.FetchFrom)

@@ -251,6 +251,29 @@ def test_an_old_segment_is_closed_when_there_is_room(
     assert files.carry_out(out.RollLog(KEY, 1 << 60)) != []
 
 
+def test_what_had_no_room_is_not_deleted(
+    files: PartitionFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The core may delete in the step that appends."""
+    append(files, 0)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    each = batch(1).placed(1, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionLog, "append", full)
+        told = files.carry_out_all(
+            [out.Append(KEY, replace(each, handle=written(each))), out.DeleteUpTo(KEY, 2)]
+        )
+    assert [event for event in told if isinstance(event, come.AppendFailed)] == [
+        come.AppendFailed(KEY, 1)
+    ]
+    files.carry_out_all([out.Append(KEY, replace(each, handle=written(each)))])
+    found = reopened(tmp_path)
+    assert (found.start_offset, found.end_offset) == (1, 2)
+
+
 def test_a_leader_s_offset_and_epoch_replace_those_of_the_producer(
     files: PartitionFiles, tmp_path: Path
 ) -> None:

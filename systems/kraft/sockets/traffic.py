@@ -34,6 +34,13 @@ SESSIONS: Final = 7
 MOST_TURNS: Final = PARTITIONS
 """Answers of a session in a row that may leave out a partition whose records wait."""
 SMALL, LARGE = 200, 300_000
+NEVER: Final = 1 << 30
+UNKNOWN_TOPIC: Final[Body] = {
+    "topic": "unknown",
+    "topic_id": b"\xfe" * 16,
+    "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}],
+}
+"""A topic in a Fetch that no broker knows. Each answer of the session must say so."""
 _BATCH: Final = 12
 
 
@@ -235,7 +242,8 @@ class Traffic:
         version = self.version("Fetch")
         session, epoch, known = 0, 0 if version >= SESSIONS else -1, dict[int, int]()
         ends, waits = dict.fromkeys(led, 0), dict.fromkeys(led, 0)
-        for _ in range(self._dice.randint(5, 40)):
+        strange = self._dice.choice((0, 2, NEVER, NEVER))
+        for turn in range(self._dice.randint(5, 40)):
             if not self.runs:
                 return
             named = {
@@ -244,7 +252,10 @@ class Traffic:
                 if epoch <= 0 or known.get(each) != positions[each]
             }
             most = self._dice.choice((1, 500, 200_000, 2_000_000))
-            answer = client.send("Fetch", version, self.fetch(named, most, session, epoch))
+            request = self.fetch(named, most, session, epoch)
+            if turn == strange or (turn > strange and epoch == -1):
+                request["topics"] = [*request["topics"], UNKNOWN_TOPIC]
+            answer = client.send("Fetch", version, request)
             known.update(named)
             if self._dice.random() < 0.1:
                 client.pause()
@@ -253,6 +264,8 @@ class Traffic:
             body = await self.answered(client, "Fetch", answer, WAIT_S)
             if body.get("error_code", errors.NONE) != errors.NONE:
                 return
+            if self._leaves_out_the_unknown(body) and turn >= strange:
+                self.wrong(f"answer {turn} to a Fetch {version} leaves an unknown topic out")
             served = self._took(body, positions, ends)
             if served is None:
                 return
@@ -261,6 +274,15 @@ class Traffic:
                 self._take_turns(served, positions, ends, waits)
             if epoch > 0 and session == 0:
                 return
+
+    def _leaves_out_the_unknown(self, body: Body) -> bool:
+        """Remove the topic that no broker knows from an answer; return whether it was not there."""
+        name, topic_id = UNKNOWN_TOPIC["topic"], UNKNOWN_TOPIC["topic_id"]
+        topics = body["responses"]
+        body["responses"] = [
+            each for each in topics if each["topic"] != name and each["topic_id"] != topic_id
+        ]
+        return len(body["responses"]) == len(topics)
 
     def _take_turns(
         self,
@@ -348,7 +370,7 @@ class Traffic:
     # --- others -------------------------------------------------------------------------------
 
     async def pipeline(self) -> None:
-        """Send many requests at once, seldom a Fetch behind them; and one in small pieces."""
+        """Send many requests at once, often a Fetch among them; and one in small pieces."""
         while self.runs:
             await self.rest(1.0)
             try:
@@ -369,13 +391,14 @@ class Traffic:
 
     async def _pipelined(self, client: Client) -> None:
         sent = []
-        for _ in range(self._dice.choice((3, 30, 300))):
+        count = self._dice.choice((3, 30, 300))
+        place = self._dice.randrange(2 * count)
+        for number in range(count):
             api = self._dice.choice(("ApiVersions", "ListOffsets", "Metadata"))
             sent.append((api, self.begin(client, api, self._question(api))))
-        place = self._dice.randrange(len(sent) + 1)
-        if place == len(sent):
-            fetch = self.fetch({0: 0}, LARGE, 0, -1)
-            sent.append(("Fetch", self.begin(client, "Fetch", fetch)))
+            if number == place:
+                fetch = self.fetch({0: 0}, LARGE, 0, -1)
+                sent.append(("Fetch", self.begin(client, "Fetch", fetch)))
         for api, answer in sent:
             await self.answered(client, api, answer, WAIT_S)
 
