@@ -284,8 +284,9 @@ class Lifecycle:
     def _refused(self, code: int, now: int) -> None:
         lost = code in (STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED) and self.epoch != NO_EPOCH
         if not lost:
-            # Without directories the registration is still in force, and heartbeats must go on.
-            self._amends &= code == NOT_CONTROLLER
+            if self._amending and code != NOT_CONTROLLER:
+                # Without directories the registration is still in force, and heartbeats must go on.
+                self._amends = False
             self._failed(now, error_name(code), quietly=code == NOT_CONTROLLER)
         elif self.state is Life.PENDING_CONTROLLED_SHUTDOWN:
             # A broker that is no longer registered leads nothing.

@@ -271,8 +271,8 @@ class Partition:
     def append_failed(self, log: LogView, end_offset: int) -> None:
         """Take back the batches from ``end_offset`` on, which are not on the disk.
 
-        Nobody has seen them, nor a high watermark above ``end_offset``. The log begins no later than
-        there, also if some of them were deleted in the step that appended them.
+        Nobody has seen them, nor a high watermark above ``end_offset``. The log begins no later
+        than there, also if some of them were deleted in the step that appended them.
         """
         log.start = min(log.start, end_offset)
         log.truncate(end_offset, written=False)

@@ -71,6 +71,7 @@ from kraftwreck.systems.kraft.simulated.leader_counts import LeaderCounts
 from kraftwreck.systems.kraft.simulated.leader_hints import LeaderHints
 from kraftwreck.systems.kraft.simulated.leader_rehearsal import LeaderRehearsal
 from kraftwreck.systems.kraft.simulated.leave_watch import LeaveWatch
+from kraftwreck.systems.kraft.simulated.lifecycle_rehearsal import LifecycleRehearsal
 from kraftwreck.systems.kraft.simulated.log_dirs_rehearsal import LogDirsRehearsal
 from kraftwreck.systems.kraft.simulated.log_rehearsal import LogRehearsal
 from kraftwreck.systems.kraft.simulated.lookup_rehearsal import LookupRehearsal
@@ -136,6 +137,7 @@ _JUDGES: Final[tuple[Callable[[World, Failures], object], ...]] = (
     HistoryWatch,
     InventedFetches,
     LeaveWatch,
+    LifecycleRehearsal,
     MetadataCrashes,
     OtherDiskRehearsal,
     ProbeRehearsal,

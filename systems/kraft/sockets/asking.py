@@ -25,7 +25,7 @@ LOOK_S: Final = 0.01
 
 
 class Asking:
-    """What all requests share: the network, the events of their answers, and what was ``wrong``."""
+    """Shared by all requests: network, events of their answers, and ``wrong``, a list for people."""
 
     def __init__(self, network: Network) -> None:
         self.network = network

@@ -70,7 +70,7 @@ class AskingLeaders:
             self._full,
         )
         self._plans: dict[int, dict[Key, tuple[Body, FetchedPart]]] = {}
-        """What a leader sends for each partition, and what a follower takes from that."""
+        """The answer of a leader for each partition, and what is to be taken from it."""
         self._leaders = {
             number: ScriptedPeer(
                 asking.network, (f"10.0.0.{number}", 9092), partial(self._answer, number)

@@ -30,6 +30,8 @@ AT_ONCE: Final = 3
 CLUSTER: Final = "scripted"
 DIRECTORY: Final = bytes([5]) * 16
 ERRORS: Final = (NONE, NONE, 6, 41, 74)
+WITH_ENDPOINTS: Final = 1
+"""The first versions whose answers name the leader's address."""
 FLAGS: Final = ("is_caught_up", "is_fenced", "should_shut_down")
 
 
@@ -115,7 +117,7 @@ class AskingQuorum:
         if error:
             partition_error, leader = NONE, (-1, 0)
         else:
-            leader = dice.randrange(5), dice.randrange(99)
+            leader = dice.randrange(-1, 5), dice.randrange(99)
         message: Any
         if handled.api == "Vote":
             granted = not error and dice.random() < 0.5
@@ -135,6 +137,8 @@ class AskingQuorum:
                 data=data,
             )
         self._messages[handled.number] = message
+        if not error and leader[0] >= 0 and handled.version >= WITH_ENDPOINTS:
+            message.leader_endpoint = Endpoint("leader", dice.randrange(1 << 16))
         return response_to_body(message, handled.version, {}, handled.api)
 
     def _question(self) -> Any:

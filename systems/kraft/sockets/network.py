@@ -115,7 +115,12 @@ class Network(InstantLoop):
         near, far = self._pair((host, port)), self._pair((source, 1))
         wire.inner = [near[1], far[1]]
         self.wires.append(wire)
-        _, wire.accepted = await self.connect_accepted_socket(factory, far[0])
+        try:
+            _, wire.accepted = await self.connect_accepted_socket(factory, far[0])
+        except asyncio.CancelledError:
+            for end in (near[0], *wire.inner):
+                end.close()
+            raise
         for begin, end, way in (
             (near[1], far[1], (source, host)),
             (far[1], near[1], (host, source)),
