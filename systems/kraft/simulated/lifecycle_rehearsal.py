@@ -40,7 +40,7 @@ FIRST: Final = 1 << 28
 
 
 class Next(NamedTuple):
-    """What a broker is to do after an answer: its state, its epoch, and the API of its next
+    """The due consequences of an answer: the broker's state, its epoch, and the API of its next
     request, None if it ends."""
 
     state: Life

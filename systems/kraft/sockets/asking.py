@@ -25,7 +25,7 @@ LOOK_S: Final = 0.01
 
 
 class Asking:
-    """Shared by all requests: network, events of their answers, and ``wrong``, a list for people."""
+    """The network and the events that all requests share; ``wrong`` is a list of failures."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
