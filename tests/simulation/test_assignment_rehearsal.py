@@ -66,6 +66,20 @@ def test_older_metadata_of_the_same_leader_epoch_is_not_taken_over(monkeypatch: 
     assert {rule for rule, _ in wrong_assignments(one)} == {"D17"}
 
 
+def test_a_leader_forgets_its_followers_where_others_may_have_led(monkeypatch: Patch) -> None:
+    """Metadata shows it as leader twice, and leaves out the leader in between."""
+    one = leader()
+    one.in_sync.remotes[2].end = 0
+    assert list(wrong_assignments(one)) == []
+    lead = Partition._lead
+
+    def planted(self: Any, log: Any, old: Assignment, new: Assignment) -> None:
+        lead(self, log, replace(old, leader_epoch=new.leader_epoch - 1), new)
+
+    monkeypatch.setattr(Partition, "_lead", planted)
+    assert [rule for rule, _ in wrong_assignments(one)] == ["D9"]
+
+
 def test_answers_of_other_epochs_decide_nothing(monkeypatch: Patch) -> None:
     one = leader(proposes=True)
 

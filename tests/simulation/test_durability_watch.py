@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from kraftwreck.nodes.replication.effects import Effect, OpenLog, StartAt, Truncate
 from kraftwreck.nodes.replication.events import LogFlushed, LogOpened
+from kraftwreck.nodes.replication.flushing import Durability
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.systems.kraft.simulated import durability_watch
 from kraftwreck.systems.kraft.simulated.durability_watch import DurabilityWatch
@@ -24,8 +26,9 @@ class Flushed:
         self.failures = Failures()
         world: Any = SimpleNamespace(now=0, on_write=[], on_caused=[], on_step=[])
         self.replica: Any = SimpleNamespace(
-            log=SimpleNamespace(end=9), durability=SimpleNamespace(end=5, asked=None, number=1)
+            log=SimpleNamespace(end=9), durability=Durability(5), with_=SimpleNamespace(now=0)
         )
+        self.replica.durability.number = 1
         self.stopped = False
         patch.setattr(durability_watch, "replicas_on", lambda _: {KEY: self.replica})
         patch.setattr(durability_watch, "has_stopped", lambda _: self.stopped)
@@ -79,6 +82,19 @@ def test_a_flush_of_a_log_that_is_cut_or_opened_later_is_left_out(replica: Flush
     assert replica.hears() == []
     replica.replica.log = None
     assert replica.hears() == []
+
+
+def test_a_flush_that_would_count_after_a_cut_breaks_d1(
+    replica: Flushed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert replica.hears(known=7) == []
+    answered = Durability.answered
+
+    def planted(self: Durability, event: LogFlushed, log_end: int, now: int) -> None:
+        answered(self, replace(event, cuts=self.cuts), log_end, now)
+
+    monkeypatch.setattr(Durability, "answered", planted)
+    assert replica.hears(known=7) == ["D1"]
 
 
 def test_a_broker_that_has_stopped_ignores_flushes(replica: Flushed) -> None:

@@ -8,38 +8,64 @@ leader: it must keep the state that it has.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy, deepcopy
 from dataclasses import replace
 
 from kraftwreck.nodes.protocol.errors import NONE
 from kraftwreck.nodes.replication.events import Altered, Assignment
 from kraftwreck.nodes.replication.in_sync import InSync, Pending
 from kraftwreck.nodes.replication.partition import Partition, Surroundings
+from kraftwreck.systems.kraft.simulated.replica_copies import INTERPRETED
 
 
 def wrong_assignments(partition: Partition) -> Iterator[tuple[str, str]]:
-    """Yield what a leader would take over that is older than what it knows (D17, D18)."""
+    """Yield what a leader would take over that is older than what it knows (D17, D18), and what it
+    would still believe after others may have led (D9)."""
     now = partition.assignment
+    yield from _kept_across_a_gap(partition)
     for older in _older(now):
-        copy = copy_of(partition)
-        copy.assigned(older)
-        if _state(copy) != _state(partition):
+        again = copy_of(partition)
+        again.assigned(older)
+        if _state(again) != _state(partition):
             yield "D17", f"would take over {_epochs(older)} although it knows {_epochs(now)}"
     pending = partition.in_sync.pending
     if pending is None:
         return
     for older in (*_older(now), replace(now, leader_epoch=now.leader_epoch + 1)):
-        copy = copy_of(partition)
+        again = copy_of(partition)
         answer = Altered(
-            copy.key,
+            again.key,
             NONE,
             older.leader_epoch,
             older.partition_epoch,
             older.isr,
             older.recovering,
         )
-        copy.altered(pending.proposal, answer)
-        if _state(copy) != _state(partition):
+        again.altered(pending.proposal, answer)
+        if _state(again) != _state(partition):
             yield "D18", f"would take an answer of {_epochs(older)}, and knows {_epochs(now)}"
+
+
+def _kept_across_a_gap(partition: Partition) -> Iterator[tuple[str, str]]:
+    """Yield the followers whose log ends a leader would know although others may have cut them.
+
+    Metadata may show a broker as leader twice and leave out another one in between.
+    """
+    now = partition.assignment
+    if partition.log is None or not partition.leading or not INTERPRETED:
+        return
+    later = replace(now, leader_epoch=now.leader_epoch + 2, partition_epoch=now.partition_epoch + 2)
+    again = copy_of(partition)
+    again.log = copy(partition.log)
+    again.log.epochs = deepcopy(partition.log.epochs)
+    again.assigned(later)
+    known = {broker: each.end for broker, each in again.in_sync.remotes.items() if each.end >= 0}
+    if known:
+        yield (
+            "D9",
+            f"would know the log ends {known} in leader epoch {later.leader_epoch}, two after"
+            f" {now.leader_epoch}, without a fetch",
+        )
 
 
 def _older(now: Assignment) -> Iterator[Assignment]:
@@ -64,16 +90,16 @@ def copy_of(partition: Partition) -> Partition:
     """Return a leader in the same state, with an ISR of its own and the same log."""
     shared = partition.with_
     apart = Surroundings(shared.own, shared.lag_us, shared.now, shared.peers)
-    copy = Partition(partition.key, partition.settings, apart)
-    copy.assignment, copy.log = partition.assignment, partition.log
-    copy.durability, copy.hw = partition.durability, partition.hw
-    copy.leading, copy.epoch_start = partition.leading, partition.epoch_start
-    copy.recovering = partition.recovering
+    made = Partition(partition.key, partition.settings, apart)
+    made.assignment, made.log = partition.assignment, partition.log
+    made.durability, made.hw = partition.durability, partition.hw
+    made.leading, made.epoch_start = partition.leading, partition.epoch_start
+    made.recovering = partition.recovering
     known, own = partition.in_sync, InSync()
     own.isr, own.remotes = known.isr, dict(known.remotes)
     own.pending = known.pending
-    copy.in_sync = own
-    return copy
+    made.in_sync = own
+    return made
 
 
 def _state(partition: Partition) -> tuple[Assignment, tuple[int, ...], Pending | None, bool, int]:
