@@ -303,6 +303,10 @@ class PartitionFiles:
         """Return the bytes of each log's segments."""
         return {key: replica.log.size for key, replica in self._replicas.items()}
 
+    def folder(self, key: PartitionKey) -> Path:
+        """Return the directory of an open log."""
+        return self._replicas[key].log.directory
+
     def extents(self, key: PartitionKey) -> tuple[Extent, ...]:
         """Return the segments of a log, ascending; none if there is no log."""
         replica = self._replicas.get(key)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kraftwreck.nodes.consensus.effects import RequestReceived
+from kraftwreck.nodes.consensus.kraft import poll
+from kraftwreck.nodes.consensus.kraft.member import Member
 from kraftwreck.nodes.consensus.kraft.messages import FetchRequest
 from kraftwreck.nodes.consensus.kraft.replica import Replica
+from kraftwreck.nodes.consensus.kraft.states import Follower
 from kraftwreck.nodes.consensus.kraft.voters import Voter
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.systems.kraft.simulated import other_disk_rehearsal
@@ -18,10 +22,14 @@ from kraftwreck.systems.kraft.simulated.other_disk_rehearsal import (
     OtherDiskRehearsal,
     counts_another_disk,
     may_be_judged,
+    may_get_another_disk,
+    with_another_disk,
 )
 from tests.consensus.conftest import Cluster
 
 pytestmark = pytest.mark.interpreted
+
+Patch = pytest.MonkeyPatch
 
 
 def leader_and_fetch(*, dynamic: bool = True) -> tuple[Replica, FetchRequest]:
@@ -52,6 +60,47 @@ def test_a_fetch_of_another_disk_does_not_count_and_changes_nothing() -> None:
     assert may_be_judged(leader, fetch)
     assert not counts_another_disk(leader, fetch)
     assert leader.log.end_offset == end
+
+
+def follower(*, dynamic: bool = True) -> Replica:
+    """Return a voter that follows."""
+    cluster = Cluster(3, dynamic=dynamic)
+    cluster.elect()
+    cluster.run(1000)
+    found = next(each for each in cluster.replicas.values() if not each.is_leader)
+    assert isinstance(found.state, Follower)
+    return found
+
+
+def test_a_voter_without_its_disk_lets_its_former_self_be_removed() -> None:
+    voter = follower()
+    assert may_get_another_disk(voter)
+    directory = voter.config.directory_id
+    assert list(with_another_disk(voter)) == []
+    assert voter.config.directory_id == directory
+    assert not may_get_another_disk(follower(dynamic=False))
+
+
+def test_a_voter_without_its_disk_is_none(monkeypatch: Patch) -> None:
+    def by_id(self: Any) -> None:
+        self.voters = self.history.latest.ids
+        self.is_voter = self.node_id in self.voters
+        self.other_voters = [each for each in self.voters if each != self.node_id]
+
+    voter = follower()
+    monkeypatch.setattr(Member, "note_voters", by_id)
+    assert [kind for kind, _ in with_another_disk(voter)] in (["F6"], ["F7"])
+
+
+def test_a_new_disk_is_not_removed(monkeypatch: Patch) -> None:
+    tell = poll._tell
+
+    def own(replica: Replica) -> Any:
+        asked: Any = tell(replica)
+        return replace(asked, directory=replica.config.directory_id)
+
+    monkeypatch.setattr(poll, "_tell", own)
+    assert [kind for kind, _ in with_another_disk(follower())] == ["F7"]
 
 
 def test_a_static_voter_has_any_disk() -> None:

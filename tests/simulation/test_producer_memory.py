@@ -30,11 +30,15 @@ class Deleting:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.failures = Failures()
         self.log = RecordLog(0, [batch(0, 10)])
-        world: Any = SimpleNamespace(now=0, on_disk=[], on_caused=[], on_wipe=[])
+        world: Any = SimpleNamespace(now=0, on_disk=[], on_caused=[], on_wipe=[], on_write=[])
         logs: Any = SimpleNamespace(on_delete=[], of=lambda host, key: self.log)
         self.world, self.logs = world, logs
         self.extents: tuple[Extent, ...] = (Extent(6, 10, 1, 0),)
-        disk = SimpleNamespace(logs=SimpleNamespace(extents=lambda key: self.extents))
+        self.names = ["0.log", "0.snapshot", "6.snapshot", "10.snapshot"]
+        disk = SimpleNamespace(
+            logs=SimpleNamespace(extents=lambda key: self.extents, folder=lambda key: key),
+            files=SimpleNamespace(names=lambda folder: self.names),
+        )
         self.host = SimpleNamespace(id=4, name="b4")
         patch.setattr(producer_memory, "disk_of_records", lambda host: disk)
         producer_memory.ProducerMemory(world, self.failures, logs)
@@ -123,3 +127,23 @@ def test_a_log_that_begins_again_has_no_producers(effect: Any, deleting: Deletin
     else:
         deleting.disk(effect)
     assert deleting.opened() == []
+
+
+@pytest.mark.parametrize(
+    ("left", "broken"),
+    [
+        (["6.snapshot", "10.snapshot"], []),
+        (["6.snapshot"], []),
+        (["10.snapshot"], ["D3"]),
+        ([], ["D3"]),
+    ],
+)
+def test_a_deletion_keeps_the_snapshots_of_the_segments_that_it_keeps(
+    left: list[str], broken: list[str], deleting: Deleting
+) -> None:
+    deletion = data.DeleteUpTo(KEY, 8)
+    deleting.world.on_write[0](deleting.host, deletion)
+    deleting.names = left
+    deleting.disk(deletion)
+    deleting.disk(deletion)
+    assert [failure.type for failure in deleting.failures.items] == broken

@@ -15,7 +15,7 @@ from kraftwreck.simulation.instant_loop import InstantLoop, StuckError
 from kraftwreck.systems.kraft.sockets.run import SocketRun, failures_over_sockets
 
 Patch = pytest.MonkeyPatch
-SEEDS = range(1, 9)
+SEEDS = range(1, 27)
 """A bug must show in one of these runs."""
 
 

@@ -122,6 +122,8 @@ def cases(files: Filesystem, snapshot: AppendSnapshot, seed: int) -> Iterator[Ca
     segments, log, end = disk.segments, disk.log, disk.end_offset
     finish = FinishSnapshot(snapshot.end_offset, snapshot.epoch)
     yield Case("a finished snapshot", (snapshot, finish), 1)
+    half = replace(snapshot, data=snapshot.data[: len(snapshot.data) // 2])
+    yield Case("a snapshot that begins again", (half, snapshot, finish), 2)
     dropped = DropSnapshot(snapshot.end_offset, snapshot.epoch)
     yield Case("a snapshot that is given up", (snapshot, dropped), 1)
     if snapshot.end_offset <= end:  # A snapshot that was fetched may be ahead.

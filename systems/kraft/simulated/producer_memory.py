@@ -3,12 +3,17 @@
 The snapshot of producers at the beginning of the first segment has them: a kill loses no file. A
 loss of power may take a snapshot, and an interrupted operation may leave a segment without one.
 The rule then expects a snapshot of later segments only.
+
+Few logs are opened again while that snapshot is the only one with a producer. So each deletion must
+keep the snapshots at the beginnings of the segments that it leaves.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from kraftwreck.nodes.log.partition.names import SNAPSHOT
 from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.events import LogOpened
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
@@ -33,7 +38,10 @@ class ProducerMemory:
         """The losses of the disk when a log was opened last."""
         self._certain: dict[Place, int] = {}
         """Where a log ended when it was opened after a loss: later segments have snapshots."""
+        self._kept: tuple[PartitionKey, frozenset[int]] | None = None
+        """The log in which records are being deleted, and its snapshots before that."""
         logs.on_delete.append(self._on_delete)
+        world.on_write.append(self._on_write)
         world.on_disk.append(self._on_disk)
         world.on_caused.append(self._on_caused)
         world.on_wipe.append(self._on_wipe)
@@ -46,10 +54,29 @@ class ProducerMemory:
 
     def _on_disk(self, host: Host, effect: Any) -> None:
         kind = type(effect)
-        if kind is data.Truncate:
+        if kind is data.DeleteUpTo:
+            self._judge_snapshots(host, effect.key)
+        elif kind is data.Truncate:
             self._keep_below_first_segment(host, effect.key)
         elif kind is data.StartAt or kind is data.RemoveLog:
             self._deleted.pop((host.id, effect.key), None)
+
+    def _on_write(self, host: Host, effect: Any) -> None:
+        if type(effect) is data.DeleteUpTo:
+            self._kept = effect.key, _snapshots(host, effect.key)
+
+    def _judge_snapshots(self, host: Host, key: PartitionKey) -> None:
+        before, self._kept = self._kept, None
+        if before is None or before[0] != key:
+            return
+        bases = {each.base_offset for each in disk_of_records(host).logs.extents(key)}
+        for base in sorted(bases & (before[1] - _snapshots(host, key))):
+            self._failures.add(
+                "D3",
+                self._world.now,
+                f"{host.name} deletes records of {name_of(key)}, and the snapshot of producers at"
+                f" {base}, where a segment begins that it keeps",
+            )
 
     def _on_wipe(self, host: Host) -> None:
         memories: tuple[dict[Place, Any], ...] = self._deleted, self._losses, self._certain
@@ -94,3 +121,10 @@ class ProducerMemory:
         self._deleted[place] = {
             producer: last for producer, last in known.items() if last[1] <= first
         }
+
+
+def _snapshots(host: Host, key: PartitionKey) -> frozenset[int]:
+    """Return the offsets of the snapshots of producers of a log."""
+    disk = disk_of_records(host)
+    names = disk.files.names(disk.logs.folder(key))
+    return frozenset(int(Path(name).stem) for name in names if name.endswith(SNAPSHOT))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -13,6 +14,7 @@ from typing import Any, Final, cast
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.log.format import format_directory
 from kraftwreck.nodes.log.uuids import draw_uuid
+from kraftwreck.nodes.server import clean_shutdown
 from kraftwreck.nodes.server.addresses import BROKER, CONTROLLER
 from kraftwreck.nodes.server.properties import ServerConfig, server_config
 from kraftwreck.nodes.server.serving import Machine, serve
@@ -71,6 +73,17 @@ class _Thread(Executor):
                 future.set_result(result)
 
 
+class _Media(UnsyncedMedia):
+    """The files of one process; if it is ``broken``, no segment can be made durable."""
+
+    broken = False
+
+    def fsync(self, path: Path) -> None:
+        """Do nothing. Raises OSError if the disk is broken."""
+        if self.broken:
+            raise OSError(errno.EIO, "the disk is broken", str(path))
+
+
 class Machines:
     """Three machines with combined nodes, whose data is below ``directory``.
 
@@ -86,6 +99,7 @@ class Machines:
         self.starts = dict.fromkeys(IDS, 0)
         self.ended: list[tuple[int, int | BaseException]] = []
         self._configs: dict[int, tuple[ServerConfig, bytes]] = {}
+        self._media: dict[int, _Media] = {}
         voters = ",".join(f"{each}@{host_of(each)}:{CONTROLLER_PORT}" for each in IDS)
         for node_id in IDS:
             config = server_config(_properties(node_id, voters, directory / f"n{node_id}", seed))
@@ -109,17 +123,26 @@ class Machines:
             for name, endpoint in config.listeners.items()
         }
         network = self._network
+        self._media[node_id] = _Media()
         machine = Machine(
             mono_us=network.micros,
             wall_us=lambda: WALL_S * 1_000_000 + network.micros(),
             random_uuid=self._uuid,
             thread=lambda: _Thread(network),
-            media=UnsyncedMedia(),
+            media=self._media[node_id],
         )
         task = network.create_task(serve(config, directory_id, ports, machine))
         self._tasks[node_id] = task
         self.starts[node_id] += 1
         task.add_done_callback(lambda done: self._end(node_id, done))
+
+    def break_disk(self, node_id: int) -> None:
+        """Let the process of a node fail to make its records durable from now on."""
+        self._media[node_id].broken = True
+
+    def has_mark(self, node_id: int) -> bool:
+        """Return whether the process of a node has left the mark of a clean stop."""
+        return (self._configs[node_id][0].log_dir / clean_shutdown.NAME).exists()
 
     def terminate(self, node_id: int) -> None:
         """Send SIGTERM to the process of a node, if it runs and listens to signals."""

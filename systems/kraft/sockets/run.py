@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from kraftwreck.nodes.protocol import errors
-from kraftwreck.nodes.server.exit_status import STOPPED
+from kraftwreck.nodes.server.exit_status import DISK_FAILED, STOPPED
 from kraftwreck.simulation.instant_loop import StuckError
 from kraftwreck.systems.kraft.sockets.clients import LostError
 from kraftwreck.systems.kraft.sockets.machines import IDS, Machines, host_of
@@ -42,6 +42,8 @@ EXPECTED: Final = (
     "the controller refuses this broker",
     "no answer from the others within",
     "a Produce with acks 0 failed",
+    "the disk failed",
+    "cannot close the logs of partitions",
 )
 """Lines with these may come on stderr during such a run."""
 
@@ -60,6 +62,8 @@ class SocketRun:
         self.traffic = Traffic(self._network, self._machines, self._wrong)
         self._dice = self._network.dice
         self._directory = directory
+        self._broken: int | None = None
+        """The node whose disk breaks at the end."""
 
     def _wrong(self, text: str) -> None:
         if len(self.failures) < MOST_SAID:
@@ -289,11 +293,19 @@ class SocketRun:
                 )
 
     async def _stop_all(self) -> None:
-        """Stop all processes; each must end in order, and leave no task."""
+        """Stop all processes; each must end in order, and leave no task.
+
+        One of them may find that it cannot make its records durable.
+        """
+        self._broken = self._dice.choice((None, *IDS))
+        if self._broken is not None:
+            self._machines.break_disk(self._broken)
         for node_id in IDS:
             self._machines.terminate(node_id)
         for node_id in sorted(await self._machines.stopped(STOPPED_S)):
             self._wrong(f"node {node_id} did not stop within {STOPPED_S:.0f} s of SIGTERM")
+        if self._broken is not None and self._machines.has_mark(self._broken):
+            self._wrong(f"node {self._broken} leaves the mark of a clean stop on a broken disk")
         await asyncio.sleep(QUIET_S)
         own = {asyncio.current_task(), *self._network.carriers}
         left = [task for task in asyncio.all_tasks() if task not in own]
@@ -303,7 +315,7 @@ class SocketRun:
     def _end(self) -> None:
         """Judge how the processes ended, and close the loop."""
         for node_id, status in self._machines.ended:
-            if status != STOPPED:
+            if status != STOPPED and (node_id, status) != (self._broken, DISK_FAILED):
                 self._wrong(f"the process of node {node_id} ended: {status!r}")
         for task in asyncio.all_tasks(self._network):
             task.cancel()

@@ -242,7 +242,7 @@ class Traffic:
         version = self.version("Fetch")
         session, epoch, known = 0, 0 if version >= SESSIONS else -1, dict[int, int]()
         ends, waits = dict.fromkeys(led, 0), dict.fromkeys(led, 0)
-        strange = self._dice.choice((0, 2, NEVER, NEVER))
+        strange = self._dice.choice((0, 2, *[NEVER] * 6))
         for turn in range(self._dice.randint(5, 40)):
             if not self.runs:
                 return
