@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.nodes.metadata import image_records_writing
 from kraftwreck.nodes.metadata.image import MetadataImage
 from kraftwreck.nodes.metadata.image_records_writing import write_image
 from kraftwreck.nodes.metadata.snapshot import SnapshotBuilder
@@ -13,6 +14,7 @@ from kraftwreck.nodes.metadata.timeline import ABSENT, FrozenMap, TimelineMap
 from kraftwreck.nodes.protocol.records import decode_record, encode_record
 from kraftwreck.systems.kraft.simulated import snapshot_rehearsal, snapshot_watch
 from kraftwreck.systems.kraft.simulated.snapshot_rehearsal import (
+    FOREIGN,
     LEAST,
     Record,
     additions,
@@ -63,6 +65,23 @@ def test_pieces_of_few_bytes_have_the_whole_image(content: list[Record]) -> None
     for seed in SEEDS:
         before, made = made_by_bytes(content, seed)
         assert made == before, seed
+
+
+def test_a_snapshot_has_the_objects_that_other_controllers_make(monkeypatch: Patch) -> None:
+    """The quota of all users without one of their own has no name."""
+    before, made = made_by_bytes(FOREIGN, 0)
+    assert made == before
+    written = image_records_writing._quota
+
+    def planted(key: Any, amount: float, version: int) -> dict[str, Any]:
+        fields = written(key, amount, version)
+        for each in fields["entity"]:
+            each["entity_name"] = each["entity_name"] or ""
+        return fields
+
+    monkeypatch.setattr(image_records_writing, "_quota", planted)
+    before, made = made_by_bytes(FOREIGN, 0)
+    assert made != before
 
 
 def test_a_piece_that_loses_the_record_after_it_breaks_i19(

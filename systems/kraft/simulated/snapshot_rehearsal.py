@@ -31,6 +31,67 @@ LEAST: Final = 3
 Record = tuple[str, dict[str, Any]]
 
 
+_USERS: Final = (None, "", "u")
+"""Names of users; None stands for all without a quota of their own."""
+FOREIGN: Final[tuple[Record, ...]] = (
+    *(
+        (
+            "ClientQuotaRecord",
+            {
+                "entity": [
+                    {"entity_type": "user", "entity_name": user},
+                    {"entity_type": "client-id", "entity_name": client},
+                ],
+                "key": "producer_byte_rate",
+                "value": 0.5,
+                "remove": False,
+            },
+        )
+        for user in _USERS
+        for client in _USERS
+    ),
+    (
+        "AccessControlEntryRecord",
+        {
+            "id": b"a" * 16,
+            "resource_type": 2,
+            "resource_name": "*",
+            "pattern_type": 3,
+            "principal": "User:u",
+            "host": "10.0.0.1",
+            "operation": 4,
+            "permission_type": 5,
+        },
+    ),
+    *(
+        (
+            "UserScramCredentialRecord",
+            {
+                "name": "u",
+                "mechanism": mechanism,
+                "salt": b"s%d" % mechanism,
+                "stored_key": b"k",
+                "server_key": b"",
+                "iterations": 4096 + mechanism,
+            },
+        )
+        for mechanism in (1, 2)
+    ),
+    (
+        "DelegationTokenRecord",
+        {
+            "owner": "User:u",
+            "requester": "User:v",
+            "renewers": ["User:v", "User:w"],
+            "issue_timestamp": 1,
+            "max_timestamp": 1 << 40,
+            "expiration_timestamp": 3,
+            "token_id": "t",
+        },
+    ),
+)
+
+
 def removals(records: Sequence[Record]) -> list[Record]:
     """Return records that remove what ``records`` have made, settings of topics before these."""
     found: list[Record] = []

@@ -158,7 +158,9 @@ class SnapshotWatch:
                 f" pieces, has digest {made} in place of {before}",
                 event,
             )
-        before, made = snapshot_rehearsal.made_by_bytes(records, self._world.now)
+        before, made = snapshot_rehearsal.made_by_bytes(
+            [*records, *snapshot_rehearsal.FOREIGN], self._world.now
+        )
         if made != before:
             self._fail(
                 "I19",
