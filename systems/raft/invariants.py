@@ -52,12 +52,16 @@ class Invariants:
         self._ends: dict[int, tuple[int, int]] = {}
         self._applied: dict[int, tuple[int, int]] = {}
         self._records: dict[int, bytes] = {}
+        self._rounds: dict[int, tuple[int, int, int, int]] = {}
+        """Of each member that leads: its life and term, the last read that was seen, and the last
+        round of which a request was sent."""
 
     def step(self, seen: Seen) -> None:
         """Check a member after a step."""
         self._promises(seen)
         self._log(seen)
         self._leader(seen)
+        self._reads(seen)
         self._commit(seen)
         self._machine(seen)
 
@@ -136,6 +140,24 @@ class Invariants:
             raise BrokenError(f"durable entries: leader {i} counts more than its disk has")
         if term != core.term:
             self._complete(seen)
+
+    def _reads(self, seen: Seen) -> None:
+        """A read waits for a round whose first request is sent after it has begun."""
+        core, i, state = seen.core, seen.id, seen.core.state
+        if not isinstance(state, Leader):
+            return
+        life, term, last, sent = self._rounds.get(i, (-1, -1, 0, 0))
+        if (life, term) != (seen.life, core.term):
+            last = sent = 0
+        for read in state.reads:
+            if read.number > last and read.round <= sent:
+                raise BrokenError(
+                    f"linearizable reads: read {read.number} of {i} waits for round {read.round},"
+                    f" whose requests were sent before it began"
+                )
+        last = max((read.number for read in state.reads), default=last)
+        sent = max((each.round_sent for each in state.progress.values()), default=0)
+        self._rounds[i] = seen.life, core.term, last, sent
 
     def _complete(self, seen: Seen) -> None:
         core = seen.core

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from kraftwreck.nodes.consensus.effects import Tick
 from kraftwreck.nodes.consensus.embedded import NotLeaderError, Outcome
 from kraftwreck.nodes.consensus.raft.messages import AppendEntriesRequest, AppendEntriesResponse
+from kraftwreck.nodes.consensus.raft.replica import RaftReplica
+from kraftwreck.nodes.consensus.raft.states import Leader
+from kraftwreck.systems.raft.invariants import BrokenError
+from tests.consensus.raft.invariants import Watch
 from tests.consensus.raft.network import Group
 from tests.consensus.raft.rig import Member, sends
 
@@ -108,3 +113,29 @@ def test_single_member_confirms_reads_alone() -> None:
     group.start_all()
     outcomes = group.read(group.elect())
     assert outcomes == [Outcome(True)]
+
+
+def test_a_read_that_waits_for_an_earlier_round_breaks_the_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its requests left before the read began, so they do not show that the member leads now."""
+    read = RaftReplica.read
+
+    def hasty(self: RaftReplica) -> int:
+        leader = self.state
+        assert isinstance(leader, Leader)
+        leader.round_begun = leader.round_begun and not leader.reads
+        return read(self)
+
+    monkeypatch.setattr(RaftReplica, "read", hasty)
+    group = Group(3)
+    group.start_all()
+    member = group.elect()
+    rules = Watch()
+    rules(group, member)
+    group.core(member).read()
+    group.step(member, Tick())
+    rules(group, member)
+    group.core(member).read()
+    with pytest.raises(BrokenError, match="linearizable reads: read 2 of"):
+        rules(group, member)
