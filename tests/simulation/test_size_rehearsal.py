@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kraftwreck.nodes.log import batch
+from kraftwreck.nodes.protocol.codec import decode
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.systems.kraft.simulated import size_rehearsal
 from kraftwreck.systems.kraft.simulated.size_rehearsal import (
@@ -44,6 +45,16 @@ def test_another_value_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(size_rehearsal, "decode_batch", planted)
     assert next(unread()) == "a record of 116 bytes would be read otherwise"
+
+
+def test_another_default_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def planted(message: str, version: int, content: bytes) -> Any:
+        body, end = decode(message, version, content)
+        return body | {"ack_when_committed": False}, end
+
+    monkeypatch.setattr(size_rehearsal, "decode", planted)
+    wrong = "AddRaftVoterRequest 0 would be read with ack_when_committed=[False], not True"
+    assert wrong in list(unread())
 
 
 def test_a_run_reports_the_first_fault(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,6 +103,7 @@ from kraftwreck.systems.kraft.simulated.sequence_rehearsal import wrong_sequence
 from kraftwreck.systems.kraft.simulated.service_watch import ServiceWatch
 from kraftwreck.systems.kraft.simulated.session_rehearsal import SessionRehearsal
 from kraftwreck.systems.kraft.simulated.session_watch import SessionWatch
+from kraftwreck.systems.kraft.simulated.shell_rehearsal import ShellRehearsal
 from kraftwreck.systems.kraft.simulated.silence_watch import SilenceWatch
 from kraftwreck.systems.kraft.simulated.size_rehearsal import SizeRehearsal
 from kraftwreck.systems.kraft.simulated.snapshot_watch import SnapshotWatch
@@ -143,6 +144,7 @@ _JUDGES: Final[tuple[Callable[[World, Failures], object], ...]] = (
     ProbeRehearsal,
     RegistrationWatch,
     SessionWatch,
+    ShellRehearsal,
     SizeRehearsal,
     StartRehearsal,
     TickWatch,
