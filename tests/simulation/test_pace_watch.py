@@ -10,8 +10,9 @@ import pytest
 from kraftwreck.checkers.kraft.limits import STEPS_US
 from kraftwreck.nodes.replication.events import Assignment, Settings
 from kraftwreck.nodes.replication.in_sync import Remote
+from kraftwreck.nodes.replication.quorum_commit import Pace
 from kraftwreck.simulation.failures import Failures
-from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch, _majority_end
+from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch, _majority_end, wrong_paces
 from tests.simulation.replicas import KEY
 
 pytestmark = pytest.mark.interpreted
@@ -25,7 +26,7 @@ class Leading:
 
     def __init__(self, *, quorum: bool) -> None:
         self.failures = Failures()
-        world: Any = SimpleNamespace(now=0, on_emit=[], on_trace=[])
+        world: Any = SimpleNamespace(now=0, on_emit=[], on_trace=[], afterwards=lambda judge: None)
         self.world, self.rule = world, PaceWatch(world, self.failures)
         self.host: Any = SimpleNamespace(
             id=4, name="b4", waited=lambda since, now, slack: now - since - slack
@@ -178,3 +179,22 @@ def test_a_new_lead_knows_of_no_late_follower(epoch: int, leading: bool) -> None
     leader.after(LATE_US + 2, end=10)
     leader.leader.leading = True
     assert leader.after(LATE_US + 3, end=10, proposed=True) == []
+
+
+def test_a_follower_that_is_always_a_little_behind_keeps_pace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert list(wrong_paces()) == []
+    with monkeypatch.context() as patch:
+        patch.setattr(Pace, "is_late", lambda self, now: False)
+        assert "would keep a follower" in next(wrong_paces())
+    observe = Pace.observe
+
+    def planted(self: Pace, end: int, reached: int, now: int) -> None:
+        since, target = self.since, self.target
+        observe(self, end, reached, now)
+        if since is not None and end < reached:
+            self.since, self.target = since, target
+
+    monkeypatch.setattr(Pace, "observe", planted)
+    assert "would remove a follower" in next(wrong_paces())
