@@ -11,11 +11,12 @@ from kraftwreck.checkers.kraft import limits
 from kraftwreck.checkers.kraft.limits import DRIFT_US, STEPS_US
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.consensus.effects import Tick
+from kraftwreck.nodes.metadata.image import MetadataImage
 from kraftwreck.nodes.node_config import NodeConfig
 from kraftwreck.nodes.replication.events import LogFlushed
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.systems.kraft.simulated import cadence_watch
-from kraftwreck.systems.kraft.simulated.cadence_watch import CadenceWatch
+from kraftwreck.systems.kraft.simulated.cadence_watch import CadenceWatch, wrong_in_a_transaction
 
 pytestmark = pytest.mark.interpreted
 
@@ -57,6 +58,7 @@ class Process:
             hosts=[self.host],
             on_trace=[],
             on_step=[],
+            afterwards=lambda judge: None,
             knobs=fake(settings_of=lambda _: settings),
         )
         patch.setattr(cadence_watch, "Node", SimpleNamespace)
@@ -292,3 +294,9 @@ def test_f12_defaults_are_those_of_nodes(monkeypatch: pytest.MonkeyPatch) -> Non
     run = Process(monkeypatch, {})
     run.commit(11, LIMIT)
     assert run.step(DUE) == run.step(2 * DUE) == []
+
+
+def test_no_snapshot_is_due_in_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(wrong_in_a_transaction()) == []
+    monkeypatch.setattr(MetadataImage, "in_transaction", False)
+    assert "after a BeginTransactionRecord" in next(wrong_in_a_transaction())

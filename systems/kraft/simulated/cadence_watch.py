@@ -4,10 +4,14 @@ A snapshot is due once ``metadata.log.max.record.bytes.between.snapshots`` were 
 last one, or any record and ``metadata.log.max.snapshot.interval.ms`` have passed. Without it the
 log grows without bound, and with more of them disk and processor have no rest. Both count from the
 begin of a snapshot, whether it was made or loaded, and the time is that of the node's clock.
+
+Inside of a metadata transaction none is due (KIP-868). Few snapshots meet one, so that is
+rehearsed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,7 +23,11 @@ from kraftwreck.checkers.kraft.limits import (
 )
 from kraftwreck.checkers.kraft.rule import rule
 from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.log.batch import encode_batch
+from kraftwreck.nodes.metadata.image import MetadataImage
+from kraftwreck.nodes.metadata.loader import Loader
 from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.protocol.records import encode_record
 from kraftwreck.nodes.replication.events import is_from_shell
 from kraftwreck.simulation.disk_index import SnapshotId
 from kraftwreck.simulation.failures import Failures
@@ -58,6 +66,7 @@ class CadenceWatch:
         self._world = world
         self._failures = failures
         self._processes: dict[int, _Process] = {}
+        world.afterwards(self._rehearse)
         self._limits = {host.id: self._settings_of(host) for host in world.hosts}
         world.on_trace.append(self._on_trace)
         world.on_step.append(self._on_step)
@@ -68,6 +77,11 @@ class CadenceWatch:
         return settings.get(BYTES, SNAPSHOT_BYTES), 1000 * settings.get(
             INTERVAL, SNAPSHOT_INTERVAL_MS
         )
+
+    def _rehearse(self) -> None:
+        for wrong in wrong_in_a_transaction():
+            self._failures.add("F12", self._world.now, f"a node {wrong}")
+            return
 
     def _on_trace(self, host: Host, event: TraceEvent) -> None:
         kind = event.kind
@@ -165,3 +179,24 @@ def _may_begin(node: Node) -> bool:
 def _size(node: Node, start: int, end: int) -> int:
     """Return the bytes of the committed batches from ``start`` to ``end``."""
     return sum(len(batch) for batch, _ in node.replica.log.batches_between(start, end))
+
+
+def wrong_in_a_transaction() -> Iterator[str]:
+    """Yield when a snapshot would be due, or missing, around a metadata transaction."""
+    loader = Loader(MetadataImage(indexed=False), snapshot_bytes=1)
+    topics = [("TopicRecord", {"name": name, "topic_id": name.encode() * 16}) for name in "abc"]
+    steps: tuple[tuple[str, dict[str, Any], bool], ...] = (
+        (*topics[0], True),
+        ("BeginTransactionRecord", {"name": "t"}, False),
+        (*topics[1], False),
+        ("EndTransactionRecord", {}, True),
+        (*topics[2], True),
+    )
+    for offset, (kind, fields, is_due) in enumerate(steps):
+        record = encode_record(kind, 0, fields)
+        loader.committed(encode_batch(offset, 1, 0, [(None, record)], control=False))
+        while loader.work():
+            pass
+        due = loader.due(0)
+        if due != ((offset + 1, 1) if is_due else None):
+            yield f"would begin the snapshot {due} after a {kind} at {offset}"
