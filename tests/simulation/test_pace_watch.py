@@ -12,7 +12,8 @@ from kraftwreck.nodes.replication.events import Assignment, Settings
 from kraftwreck.nodes.replication.in_sync import Remote
 from kraftwreck.nodes.replication.quorum_commit import Pace
 from kraftwreck.simulation.failures import Failures
-from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch, _majority_end, wrong_paces
+from kraftwreck.systems.kraft.simulated.pace_rehearsal import wrong_paces
+from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch, _majority_end
 from tests.simulation.replicas import KEY
 
 pytestmark = pytest.mark.interpreted

@@ -5,37 +5,24 @@ which a majority has, within :data:`LATE_US` and the time of a step. A follower 
 returns once it has been in time for :data:`STEADY_US`, or where it is needed (D15). In other topics
 the leader waits for ``replica.lag.time.max.ms``, and looks at its followers twice in that time. The
 rule judges what the leader knows of its followers.
-
-A follower may always lack the newest records without being late. Few runs are busy enough for that,
-so it is rehearsed with an ISR of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from kraftwreck.checkers.kraft.limits import LATE_US, STEADY_US, STEPS_US
 from kraftwreck.histories.trace import TraceEvent
 from kraftwreck.nodes.node import Node
 from kraftwreck.nodes.replication.headers import PartitionKey
-from kraftwreck.nodes.replication.in_sync import InSync, Remote
 from kraftwreck.nodes.replication.partition import Partition
-from kraftwreck.nodes.replication.quorum_commit import QuorumCommit
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
+from kraftwreck.systems.kraft.simulated.pace_rehearsal import wrong_paces
 from kraftwreck.systems.kraft.simulated.record_logs import name_of
 from kraftwreck.systems.kraft.simulated.record_watch import least_in_sync
-
-STEP_US: Final = 10_000
-"""How often a follower fetches in a rehearsal. The log gets a record each time."""
-STEADY_STEPS: Final = 100
-BEHIND: Final = 2
-"""Records that the follower always lacks."""
-MAJORITY: Final = 2
-"""Of the three replicas of the rehearsal."""
 
 
 @dataclass(slots=True)
@@ -212,24 +199,3 @@ def _majority_end(partition: Partition) -> int | None:
         return None
     enough = _enough(partition)
     return None if enough is None else min(partition.vouched, enough)
-
-
-def wrong_paces() -> Iterator[str]:
-    """Yield how a leader misjudges a follower that keeps pace a little behind, and then stops."""
-    quorum, in_sync = QuorumCommit(), InSync()
-    in_sync.isr = (1, 2, 3)
-    fast, slow = Remote(0), Remote(0)
-    in_sync.remotes = {2: fast, 3: slow}
-    stopped_at = STEADY_STEPS * STEP_US
-    for step in range(STEADY_STEPS + 2 * LATE_US // STEP_US):
-        now = step * STEP_US
-        fast.end = step
-        slow.end = max(0, min(step, STEADY_STEPS) - BEHIND)
-        quorum.observe(in_sync, step, MAJORITY, now)
-        keeps = 3 in quorum.without_late(in_sync, now)
-        if not keeps and now <= stopped_at + LATE_US - BEHIND * STEP_US:
-            yield f"would remove a follower that keeps pace {BEHIND} records behind"
-            return
-        if keeps and now > stopped_at + LATE_US + STEP_US:
-            yield f"would keep a follower that has stopped {(now - stopped_at) / 1000:.0f} ms ago"
-            return
