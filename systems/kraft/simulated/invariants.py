@@ -80,6 +80,7 @@ from kraftwreck.systems.kraft.simulated.metadata_crashes import MetadataCrashes
 from kraftwreck.systems.kraft.simulated.opening_watch import OpeningWatch
 from kraftwreck.systems.kraft.simulated.other_disk_rehearsal import OtherDiskRehearsal
 from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch
+from kraftwreck.systems.kraft.simulated.page_rehearsal import PageRehearsal
 from kraftwreck.systems.kraft.simulated.partition_service import PartitionService
 from kraftwreck.systems.kraft.simulated.probe_rehearsal import ProbeRehearsal
 from kraftwreck.systems.kraft.simulated.producer_id_watch import ProducerIdWatch
@@ -141,6 +142,7 @@ _JUDGES: Final[tuple[Callable[[World, Failures], object], ...]] = (
     LifecycleRehearsal,
     MetadataCrashes,
     OtherDiskRehearsal,
+    PageRehearsal,
     ProbeRehearsal,
     RegistrationWatch,
     SessionWatch,
