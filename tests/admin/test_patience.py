@@ -9,7 +9,7 @@ import pytest
 
 from kraftwreck.nodes.admin import balance
 from kraftwreck.nodes.admin.balance import Balancer
-from kraftwreck.nodes.admin.client import AdminError
+from kraftwreck.nodes.admin.failure import AdminError
 
 TIMEOUT_S = 10.0
 KEYS = [("t", number) for number in range(5)]
