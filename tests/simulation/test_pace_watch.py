@@ -12,7 +12,7 @@ from kraftwreck.nodes.replication.events import Assignment, Settings
 from kraftwreck.nodes.replication.in_sync import Remote
 from kraftwreck.nodes.replication.quorum_commit import Pace
 from kraftwreck.simulation.failures import Failures
-from kraftwreck.systems.kraft.simulated.pace_rehearsal import wrong_paces
+from kraftwreck.systems.kraft.simulated.pace_rehearsal import wrong_lags, wrong_paces
 from kraftwreck.systems.kraft.simulated.pace_watch import PaceWatch, _majority_end
 from tests.simulation.replicas import KEY
 
@@ -199,3 +199,20 @@ def test_a_follower_that_is_always_a_little_behind_keeps_pace(
 
     monkeypatch.setattr(Pace, "observe", planted)
     assert "would remove a follower" in next(wrong_paces())
+
+
+def test_a_follower_may_lack_what_came_after_its_last_fetch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert list(wrong_lags(LAG_US)) == []
+    with monkeypatch.context() as patch:
+        patch.setattr(Remote, "is_caught_up", lambda *_: True)
+        assert "would keep a follower" in next(wrong_lags(LAG_US))
+    fetched = Remote.fetched
+
+    def planted(self: Remote, *given: Any) -> None:
+        fetched(self, *given)
+        self.fetched_at = 0
+
+    monkeypatch.setattr(Remote, "fetched", planted)
+    assert "would remove a follower" in next(wrong_lags(LAG_US))

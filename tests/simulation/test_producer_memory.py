@@ -36,7 +36,9 @@ class Deleting:
         self.extents: tuple[Extent, ...] = (Extent(6, 10, 1, 0),)
         self.names = ["0.log", "0.snapshot", "6.snapshot", "10.snapshot"]
         disk = SimpleNamespace(
-            logs=SimpleNamespace(extents=lambda key: self.extents, folder=lambda key: key),
+            logs=SimpleNamespace(
+                extents=lambda key: self.extents, folder=lambda key: key, end_of=lambda key: 10
+            ),
             files=SimpleNamespace(names=lambda folder: self.names),
         )
         self.host = SimpleNamespace(id=4, name="b4")
@@ -146,4 +148,13 @@ def test_a_deletion_keeps_the_snapshots_of_the_segments_that_it_keeps(
     deleting.names = left
     deleting.disk(deletion)
     deleting.disk(deletion)
+    assert [failure.type for failure in deleting.failures.items] == broken
+
+
+@pytest.mark.parametrize(("left", "broken"), [("10.snapshot", []), ("11.snapshot", ["D3"])])
+def test_a_cut_removes_the_snapshots_above_the_end(
+    left: str, broken: list[str], deleting: Deleting
+) -> None:
+    deleting.names = ["0.snapshot", left]
+    deleting.disk(data.Truncate(KEY, 10))
     assert [failure.type for failure in deleting.failures.items] == broken

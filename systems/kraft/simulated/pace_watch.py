@@ -20,7 +20,11 @@ from kraftwreck.nodes.replication.partition import Partition
 from kraftwreck.simulation.failures import Failures
 from kraftwreck.simulation.host import Host
 from kraftwreck.simulation.world import World
-from kraftwreck.systems.kraft.simulated.pace_rehearsal import wrong_paces
+from kraftwreck.systems.kraft.simulated.pace_rehearsal import (
+    REHEARSED_LAG_US,
+    wrong_lags,
+    wrong_paces,
+)
 from kraftwreck.systems.kraft.simulated.record_logs import name_of
 from kraftwreck.systems.kraft.simulated.record_watch import least_in_sync
 
@@ -63,6 +67,9 @@ class PaceWatch:
     def _rehearse(self) -> None:
         for wrong in wrong_paces():
             self._failures.add("D15", self._world.now, f"a leader {wrong}")
+            return
+        for wrong in wrong_lags(REHEARSED_LAG_US):
+            self._failures.add("L13", self._world.now, f"a leader {wrong}")
             return
 
     def _on_trace(self, host: Host, event: TraceEvent) -> None:

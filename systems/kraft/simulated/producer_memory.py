@@ -5,7 +5,8 @@ loss of power may take a snapshot, and an interrupted operation may leave a segm
 The rule then expects a snapshot of later segments only.
 
 Few logs are opened again while that snapshot is the only one with a producer. So each deletion must
-keep the snapshots at the beginnings of the segments that it leaves.
+keep the snapshots at the beginnings of the segments that it leaves, and each cut must remove those
+above the new end.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class ProducerMemory:
         if kind is data.DeleteUpTo:
             self._judge_snapshots(host, effect.key)
         elif kind is data.Truncate:
+            self._judge_cut(host, effect.key)
             self._keep_below_first_segment(host, effect.key)
         elif kind is data.StartAt or kind is data.RemoveLog:
             self._deleted.pop((host.id, effect.key), None)
@@ -77,6 +79,17 @@ class ProducerMemory:
                 f"{host.name} deletes records of {name_of(key)}, and the snapshot of producers at"
                 f" {base}, where a segment begins that it keeps",
             )
+
+    def _judge_cut(self, host: Host, key: PartitionKey) -> None:
+        end = disk_of_records(host).logs.end_of(key)
+        for offset in sorted(_snapshots(host, key)):
+            if offset > end:
+                self._failures.add(
+                    "D3",
+                    self._world.now,
+                    f"{host.name} keeps the snapshot of producers at {offset} of"
+                    f" {name_of(key)}, which it has cut at {end}",
+                )
 
     def _on_wipe(self, host: Host) -> None:
         memories: tuple[dict[Place, Any], ...] = self._deleted, self._losses, self._certain
