@@ -42,7 +42,7 @@ class _Stale(NamedTuple):
 class _Look(NamedTuple):
     """A look of a process at ``wall_ms``, and what it closes or removes."""
 
-    node: object
+    node: Any
     core: Replicas
     wall_ms: int
     stale: list[_Stale]
