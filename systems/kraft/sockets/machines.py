@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -73,17 +72,6 @@ class _Thread(Executor):
                 future.set_result(result)
 
 
-class _Media(UnsyncedMedia):
-    """The files of one process; if it is ``broken``, no segment can be made durable."""
-
-    broken = False
-
-    def fsync(self, path: Path) -> None:
-        """Do nothing. Raises OSError if the disk is broken."""
-        if self.broken:
-            raise OSError(errno.EIO, "the disk is broken", str(path))
-
-
 class Machines:
     """Three machines with combined nodes, whose data is below ``directory``.
 
@@ -99,7 +87,7 @@ class Machines:
         self.starts = dict.fromkeys(IDS, 0)
         self.ended: list[tuple[int, int | BaseException]] = []
         self._configs: dict[int, tuple[ServerConfig, bytes]] = {}
-        self._media: dict[int, _Media] = {}
+        self._media: dict[int, UnsyncedMedia] = {}
         voters = ",".join(f"{each}@{host_of(each)}:{CONTROLLER_PORT}" for each in IDS)
         for node_id in IDS:
             config = server_config(_properties(node_id, voters, directory / f"n{node_id}", seed))
@@ -123,7 +111,7 @@ class Machines:
             for name, endpoint in config.listeners.items()
         }
         network = self._network
-        self._media[node_id] = _Media()
+        self._media[node_id] = UnsyncedMedia()
         machine = Machine(
             mono_us=network.micros,
             wall_us=lambda: WALL_S * 1_000_000 + network.micros(),
