@@ -73,7 +73,10 @@ def _carried_out(command: Command, values: MutableMapping[str, Any]) -> dict[str
             values[key] = new
         case "add":
             new = command["value"]
-            values[key] = values.get(key, 0) + new if key in _SUMS else [*values.get(key, ()), new]
+            if key in _SUMS:
+                values[key] = values.get(key, 0) + new
+            else:
+                values[key] = [*(values.get(key) or ()), new]
     return {"ok": True}
 
 

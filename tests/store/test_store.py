@@ -35,6 +35,13 @@ def test_add_sums_counters_and_collects_the_rest() -> None:
     assert (store.read("counter"), store.read("set")) == (5, [2, 3])
 
 
+def test_add_begins_a_list_where_nothing_was_written() -> None:
+    store = Store()
+    applied(store, do="write", key="set", value=None)
+    assert applied(store, do="add", key="set", value=1) == {"ok": True}
+    assert store.read("set") == [1]
+
+
 def test_a_transaction_reads_its_own_writes() -> None:
     store = Store()
     ops = [["r", 0, None], ["append", 0, 1], ["r", 0, None], ["w", 1, 9], ["r", 1, None]]
