@@ -161,7 +161,7 @@ def test_a_broker_that_misunderstands_an_answer_shows(
             judge()
         judged.extend(each.type for each in broker.failures.items)
 
-    broker.judge = planted  # type: ignore[method-assign]
+    monkeypatch.setattr(broker, "judge", planted)
     broker.live()
     assert set(judged) == {"F36"}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kraftwreck.nodes.log.partition.names import SNAPSHOT, numbered
 from kraftwreck.nodes.log.partition.partition_log import Extent
 from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.events import LogOpened
@@ -23,6 +24,10 @@ def of_producer(base: int, end: int, producer: int, epoch: int = 0) -> Batch:
     return batch(base, end, producer_id=producer, producer_epoch=epoch, base_sequence=0)
 
 
+def snapshots(*offsets: int) -> list[str]:
+    return [numbered(offset, SNAPSHOT) for offset in offsets]
+
+
 class Deleting:
     """Broker 4 has deleted the batches of producers 7 (up to 4) and 8 (up to 6) of its log, which
     goes up to 10; its first segment begins at 6."""
@@ -34,7 +39,7 @@ class Deleting:
         logs: Any = SimpleNamespace(on_delete=[], of=lambda host, key: self.log)
         self.world, self.logs = world, logs
         self.extents: tuple[Extent, ...] = (Extent(6, 10, 1, 0),)
-        self.names = ["0.log", "0.snapshot", "6.snapshot", "10.snapshot"]
+        self.names = [numbered(0, ".log"), *snapshots(0, 6, 10)]
         disk = SimpleNamespace(
             logs=SimpleNamespace(
                 extents=lambda key: self.extents, folder=lambda key: key, end_of=lambda key: 10
@@ -134,10 +139,10 @@ def test_a_log_that_begins_again_has_no_producers(effect: Any, deleting: Deletin
 @pytest.mark.parametrize(
     ("left", "broken"),
     [
-        (["6.snapshot", "10.snapshot"], []),
-        (["6.snapshot"], []),
-        (["10.snapshot"], ["D3"]),
-        ([], ["D3"]),
+        (snapshots(6, 10), []),
+        (snapshots(6), []),
+        (snapshots(10), ["D3"]),
+        (snapshots(), ["D3"]),
     ],
 )
 def test_a_deletion_keeps_the_snapshots_of_the_segments_that_it_keeps(
@@ -151,10 +156,10 @@ def test_a_deletion_keeps_the_snapshots_of_the_segments_that_it_keeps(
     assert [failure.type for failure in deleting.failures.items] == broken
 
 
-@pytest.mark.parametrize(("left", "broken"), [("10.snapshot", []), ("11.snapshot", ["D3"])])
+@pytest.mark.parametrize(("left", "broken"), [(10, []), (11, ["D3"])])
 def test_a_cut_removes_the_snapshots_above_the_end(
-    left: str, broken: list[str], deleting: Deleting
+    left: int, broken: list[str], deleting: Deleting
 ) -> None:
-    deleting.names = ["0.snapshot", left]
+    deleting.names = snapshots(0, left)
     deleting.disk(data.Truncate(KEY, 10))
     assert [failure.type for failure in deleting.failures.items] == broken

@@ -11,10 +11,9 @@ above the new end.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from kraftwreck.nodes.log.partition.names import SNAPSHOT
+from kraftwreck.nodes.log.partition.names import SNAPSHOT, offsets_of
 from kraftwreck.nodes.replication import effects as data
 from kraftwreck.nodes.replication.events import LogOpened
 from kraftwreck.nodes.replication.headers import Batch, PartitionKey
@@ -139,5 +138,4 @@ class ProducerMemory:
 def _snapshots(host: Host, key: PartitionKey) -> frozenset[int]:
     """Return the offsets of the snapshots of producers of a log."""
     disk = disk_of_records(host)
-    names = disk.files.names(disk.logs.folder(key))
-    return frozenset(int(Path(name).stem) for name in names if name.endswith(SNAPSHOT))
+    return frozenset(offsets_of(disk.files.names(disk.logs.folder(key)), SNAPSHOT))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from kraftwreck.nodes.consensus.endpoint import Endpoint
 from kraftwreck.nodes.protocol.apis import decode_response, encode_request
 from kraftwreck.nodes.protocol.codec import ProtocolError
+from kraftwreck.systems.kraft.sockets.frames import Frames, framed
 from kraftwreck.systems.kraft.sockets.network import CLIENT, Network
 
 Body = dict[str, Any]
-_SIZE: Final = 4
 
 
 class LostError(Exception):
@@ -31,7 +31,7 @@ class Client(asyncio.Protocol):
         self.wrong: str | None = None
         self.process = (-1, 0)
         self._transport: asyncio.Transport | None = None
-        self._buffer = bytearray()
+        self._frames = Frames()
         self._waiting: deque[tuple[str, int, int, asyncio.Future[Body]]] = deque()
         self._next = 1
 
@@ -59,13 +59,7 @@ class Client(asyncio.Protocol):
         self._waiting.clear()
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        while len(self._buffer) >= _SIZE:
-            size = int.from_bytes(self._buffer[:_SIZE], "big")
-            if len(self._buffer) < _SIZE + size:
-                return
-            frame = bytes(self._buffer[_SIZE : _SIZE + size])
-            del self._buffer[: _SIZE + size]
+        for frame in self._frames.taken(data):
             self._answered(frame)
 
     def _answered(self, frame: bytes) -> None:
@@ -142,5 +136,4 @@ class Client(asyncio.Protocol):
         return correlation
 
     def _frame(self, api: str, version: int, correlation: int, body: Body) -> bytes:
-        frame = encode_request(api, version, correlation, "socket-client", body)
-        return len(frame).to_bytes(_SIZE, "big") + frame
+        return framed(encode_request(api, version, correlation, "socket-client", body))

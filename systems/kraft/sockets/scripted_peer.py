@@ -20,6 +20,7 @@ from kraftwreck.nodes.protocol.apis import (
 from kraftwreck.nodes.protocol.codec import decode
 from kraftwreck.nodes.protocol.errors import NONE, UNSUPPORTED_VERSION
 from kraftwreck.nodes.protocol.limits import ANSWER
+from kraftwreck.systems.kraft.sockets.frames import SIZE, Frames, framed
 from kraftwreck.systems.kraft.sockets.network import Address, Network, Port
 
 Body = dict[str, Any]
@@ -32,7 +33,6 @@ LATE_S: Final = 4.0
 """When a late answer comes: after the time-out of its request."""
 IDLE: Final = 0.1
 """How often the peer closes the connection behind an answer."""
-_SIZE: Final = 4
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class _Served(asyncio.Protocol):
         self._peer = peer
         self._dice = peer.network.dice
         self._transport: asyncio.Transport | None = None
-        self._buffer = bytearray()
+        self._frames = Frames()
         self._highest: dict[str, int] = {}
         self._number = 0
 
@@ -98,22 +98,19 @@ class _Served(asyncio.Protocol):
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        while len(self._buffer) >= _SIZE:
-            size = int.from_bytes(self._buffer[:_SIZE], "big")
-            if len(self._buffer) < _SIZE + size:
-                return
-            frame = bytes(self._buffer[_SIZE : _SIZE + size])
-            del self._buffer[: _SIZE + size]
-            key, version, number, _, offset = decode_request_header(frame)
-            api = NAMES[key]
-            body, end = decode(f"{api}Request", version, frame, offset)
-            if end != len(frame):
-                self._peer.wrong.append(f"a {api} has {len(frame) - end} bytes too many")
-            if api == "ApiVersions":
-                self._greet(version, number)
-            else:
-                self._handle(Handled(api, version, number, body))
+        for frame in self._frames.taken(data):
+            self._take(frame)
+
+    def _take(self, frame: bytes) -> None:
+        key, version, number, _, offset = decode_request_header(frame)
+        api = NAMES[key]
+        body, end = decode(f"{api}Request", version, frame, offset)
+        if end != len(frame):
+            self._peer.wrong.append(f"a {api} has {len(frame) - end} bytes too many")
+        if api == "ApiVersions":
+            self._greet(version, number)
+        else:
+            self._handle(Handled(api, version, number, body))
 
     def _greet(self, version: int, number: int) -> None:
         keys = []
@@ -169,24 +166,24 @@ class _Served(asyncio.Protocol):
             case 2:
                 self._peer.network.call_later(LATE_S, self._write, frame)
             case 3:
-                self._put(len(frame).to_bytes(_SIZE, "big") + frame[: len(frame) // 2])
+                self._put(framed(frame)[: SIZE + len(frame) // 2])
                 self._close()
             case 4:
-                wrong = int.from_bytes(frame[:_SIZE], "big") ^ 1
-                self._write(wrong.to_bytes(_SIZE, "big") + frame[_SIZE:])
+                wrong = int.from_bytes(frame[:SIZE], "big") ^ 1
+                self._write(wrong.to_bytes(SIZE, "big") + frame[SIZE:])
             case 5:
-                self._put((ANSWER.size + 1).to_bytes(_SIZE, "big"))
+                self._put((ANSWER.size + 1).to_bytes(SIZE, "big"))
             case _:
-                self._write(frame[:_SIZE] + b"\xff" * 3)
+                self._write(frame[:SIZE] + b"\xff" * 3)
 
     def _in_parts(self, frame: bytes) -> None:
-        data = len(frame).to_bytes(_SIZE, "big") + frame
+        data = framed(frame)
         middle = self._dice.choice((2, 5, len(data) - 1))
         self._put(data[:middle])
         self._peer.network.call_later(0.1, self._put, data[middle:])
 
     def _write(self, frame: bytes) -> None:
-        self._put(len(frame).to_bytes(_SIZE, "big") + frame)
+        self._put(framed(frame))
 
     def _put(self, data: bytes) -> None:
         if self._transport is not None:
